@@ -1,23 +1,15 @@
 import { execFileSync } from 'node:child_process';
 import { pathToFileURL } from 'node:url';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterAll, expect, test } from 'vitest';
 import { detach } from '#dataplane/thread/detach.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const USER = '65534';
 const CAPABILITIES = '-all,+net_admin,+bpf,+perfmon';
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('user');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
+const topology = topologyOfFile('user');
+afterAll(() => {
   detach(topology.pinPath);
-  leave();
-  await topology.remove();
 });
 
 // Linux 6.1 lacks some kernel functions that the BPF object names, and libbpf 1.1 searches them in the BTF of

@@ -6,10 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, weirCommand } from '#cli/tour/node-process.js';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { ProgressClock } from '#test/progress-clock.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const NOBODY = 65_534;
 /** A server that answers each request with the token that it got. */
@@ -19,14 +18,11 @@ const SERVER = `
     new Function('response', process.argv[3])(response);
   }).listen(Number(process.argv[1]), process.argv[2], () => console.log('listens'));`;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('listener');
 let folder: string;
 let file: string;
 const children: ChildProcess[] = [];
-beforeAll(async () => {
-  topology = await createTopology('listener');
-  leave = enterNamespace(topology.node.name);
+beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'weir-listener-'));
   file = join(folder, 'token');
 });
@@ -36,11 +32,7 @@ afterEach(async () => {
     await once(child, 'exit');
   }
 });
-afterAll(async () => {
-  leave();
-  rmSync(folder, { recursive: true });
-  await topology.remove();
-});
+afterAll(() => rmSync(folder, { recursive: true }));
 
 /** Starts a server of another user. Returns the lines that it has printed. */
 async function listen(

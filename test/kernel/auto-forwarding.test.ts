@@ -1,5 +1,5 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
@@ -11,7 +11,7 @@ import { onlyFrom } from '#test/dataplane/conversation.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { datapathOptions } from './datapath-options.js';
 import { forwarded } from './forwarded.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const PORT = 4_000;
 const HEARD_MS = 1_000;
@@ -22,18 +22,9 @@ add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine post oifname "wan0" masquerade
 `;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('auto');
 let close: (() => void | Promise<void>) | undefined;
 let endFlow: (() => void) | undefined;
-beforeAll(async () => {
-  topology = await createTopology('auto');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
 afterEach(async () => {
   endFlow?.();
   endFlow = undefined;

@@ -14,11 +14,11 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { emptyBootFile, unitWarnings } from '#dataplane/guard/boot-guard.js';
 import { Guard, guardDropped } from '#dataplane/guard/nftables-guard.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const DROP_IN = 'deploy/systemd/nftables.service.d/00-weir.conf';
 const NFTABLES = `[Service]
@@ -31,19 +31,10 @@ const SENDER = `const s = require('node:dgram').createSocket('udp4');
   const send = () => s.send('x', 9, '${ADDRESSES.server}', () => setImmediate(send));
   send();`;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('boot');
 let folder: string;
 let path: string;
 
-beforeAll(async () => {
-  topology = await createTopology('boot');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'weir-boot-'));
   path = join(folder, 'guard.nft');

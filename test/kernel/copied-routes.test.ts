@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
@@ -9,17 +9,16 @@ import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { eventually } from '#test/eventually.js';
 import { Random } from '#test/seed.js';
-import { enterNamespace } from './namespace.js';
 import { findOutMtu } from './path-mtu.js';
 import { allowAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const at = (text: string): number => parseAddress(text) ?? Number.NaN;
 const CLIENT = at(ADDRESSES.client);
 const SERVER = at(ADDRESSES.server);
 const MINUTE_MS = 60_000;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('copied');
 let asking: Loaded;
 let copying: Loaded;
 let held: MappedMemory;
@@ -27,11 +26,9 @@ let nowMs = 0;
 const interfaces: Record<string, number> = {};
 
 beforeAll(async () => {
-  topology = await createTopology('copied');
   await ip('link add ext0 type veth peer name ext1');
   await ip('addr add 10.77.9.1/24 dev ext0');
   for (const name of ['ext0', 'ext1']) await ip(`link set ${name} up`);
-  leave = enterNamespace(topology.node.name);
   for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
   const options = { classifyAll: false, reversePath: 'strict' } as const;
   asking = loadForTest(options);
@@ -39,11 +36,9 @@ beforeAll(async () => {
   for (const kernel of [asking, copying]) kernel.activate(allowAll);
   held = new MappedMemory('routes', copying.object.mapFd('routes'), ROUTES_BYTES);
 });
-afterAll(async () => {
+afterAll(() => {
   held.unmap();
   for (const kernel of [asking, copying]) kernel.close();
-  leave();
-  await topology.remove();
 });
 afterEach(async () => {
   const undone = [

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readdirSync, rmSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, describe, expect, test, vi } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
@@ -12,20 +12,11 @@ import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
 import { HAS_TCX } from './tcx.js';
+import { topologyOfFile } from './topology-of-file.js';
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('dp');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
+const topology = topologyOfFile('dp');
 
 let datapath: LocalDatapath;
 const options = (more: Partial<DatapathOptions> = {}) => datapathOptions(topology.pinPath, more);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { fibFlags } from '#dataplane/routes/fib-flags.js';
@@ -7,23 +7,20 @@ import { parseAddress } from '#policy/model/ipv4.js';
 import { back, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { type Loaded, loadForTest, PASSED, SENT, SKB } from '#test/dataplane/loaded.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const IP = 14;
 const FOR_EVER = 0xffff_ffff_ffff_ffffn;
 const at = (text: string): number => parseAddress(text) ?? Number.NaN;
 const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server) };
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('sent');
 let kernel: Loaded;
 type PolicedInterface = { readonly ifindex: number; readonly mac: readonly number[] };
 let lan: PolicedInterface;
 let wan: PolicedInterface;
 beforeAll(async () => {
-  topology = await createTopology('sent');
-  leave = enterNamespace(topology.node.name);
   const door = async (device: string): Promise<PolicedInterface> => {
     const shown = await topology.node.must('ip', '-j', 'link', 'show', device);
     const [{ address }] = JSON.parse(shown) as [{ readonly address: string }];
@@ -36,11 +33,7 @@ beforeAll(async () => {
   wan = await door('wan0');
   kernel = loadForTest({ classifyAll: false, reversePath: 'strict', direct: true, fibFlags: fibFlags() });
 });
-afterAll(async () => {
-  kernel.close();
-  leave();
-  await topology.remove();
-});
+afterAll(() => kernel.close());
 beforeEach(() => {
   kernel.forget();
   kernel.activate(allowAll);

@@ -1,24 +1,16 @@
 import { execFileSync } from 'node:child_process';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { diversionFaults, diversionStands, makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const MASK = 0x00f0_0000;
 const OWN = 'rule add pref 8353 fwmark 0x200000/0x200000 lookup 8353';
 const INTERFACES = ['lan*', 'wan0'];
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('diversion');
-  leave = enterNamespace(topology.node.name);
+topologyOfFile('diversion');
+beforeAll(() => {
   ip('route add default via 10.77.2.2 table 77');
   ip('route add throw default table 78');
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 beforeEach(() => makeDiversion(MASK));
 afterEach(() => {

@@ -1,7 +1,6 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { type Datapath, NO_EVENTS } from '#contracts/datapath/datapath.js';
-import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import type { Observation } from '#dataplane/events/observation.js';
@@ -10,19 +9,11 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
-import { enterNamespace } from './namespace.js';
+import { datapathOptions } from './datapath-options.js';
 import { denyAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('ev');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
+const topology = topologyOfFile('ev');
 
 let datapath: Datapath;
 let pings: Observation[];
@@ -31,21 +22,7 @@ let surroundings: Surroundings;
 let eventConsumer: EventConsumer | undefined;
 
 beforeEach(async () => {
-  datapath = openDatapath({
-    interfaces: ['lan0', 'wan0'],
-    nonIpv4: 'drop',
-    reversePath: 'strict',
-    pickupMs: 0,
-    flowCapacity: 1_024,
-    flowShare: 1,
-    timeoutsMs: DEFAULT_TIMEOUTS_MS,
-    policeLocal: false,
-    forwarding: 'direct',
-    grantCapacity: 1_024,
-    markMask: 0x00f0_0000,
-    pinPath: topology.pinPath,
-    programCapacity: 1_024,
-  });
+  datapath = openDatapath(datapathOptions(topology.pinPath, { forwarding: 'direct' }));
   pings = [];
   spread = 0;
   surroundings = new Surroundings();

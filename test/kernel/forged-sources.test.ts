@@ -1,19 +1,19 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';
+import { bindSocket, openSocket } from '#sockets/socket-options.js';
 import { type FrameOptions, MAX_FRAME, MORE_FRAGMENTS, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
-import { EXEMPT_BIT } from '#test/dataplane/marks.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
+import { openProxySockets } from './proxy-sockets.js';
 import { hooksGone } from './tcx.js';
+import { topologyOfFile } from './topology-of-file.js';
 import { Wire } from './wire.js';
 
 const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
@@ -21,18 +21,15 @@ const UNNAMED = '10.79.1.2';
 /** The MAC address of the node's interfaces, which `writeFrame` uses as the destination. */
 const STATION = '02:00:00:00:00:01';
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('forged');
 let wires: Record<'lan0' | 'wan0' | 'ext0', Wire>;
-const sockets: number[] = [];
+let sockets: readonly number[] = [];
 const sh = (command: string): string => execFileSync('sh', ['-ec', command], { encoding: 'utf8' });
 
 beforeAll(async () => {
-  topology = await createTopology('forged');
   const { node, client, server } = topology;
   await node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'pext0', 'netns', server.name);
   await server.must('ip', 'link', 'set', 'pext0', 'up');
-  leave = enterNamespace(node.name);
   sh(`ip addr add 10.79.1.1/24 dev ext0; ip link set ext0 up; ip route add 10.99.0.0/16 via ${UNNAMED} dev ext0
     for name in all default lan0 wan0 ext0; do echo 0 > /proc/sys/net/ipv4/conf/$name/rp_filter; done
     for name in lan0 wan0 ext0; do ip link set $name address ${STATION}; done
@@ -51,20 +48,11 @@ RULES`);
     return new Wire(space.name, Number(index));
   };
   wires = { lan0: await at(client, 'eth0'), wan0: await at(server, 'eth0'), ext0: await at(server, 'pext0') };
-  for (const [port, mark] of [
-    [OWN_PORT, EXEMPT_BIT],
-    [OTHER_PORT, 0],
-  ] as const) {
-    const fd = openSocket('udp', { mark });
-    bindSocket(fd, { address: 0, port });
-    sockets.push(fd, openListener({ address: 0, port }, { mark }));
-  }
+  sockets = openProxySockets(OWN_PORT, OTHER_PORT);
 });
-afterAll(async () => {
+afterAll(() => {
   for (const wire of Object.values(wires)) wire.close();
   for (const fd of sockets) libc.close(fd);
-  leave();
-  await topology.remove();
 });
 
 let datapath: LocalDatapath | undefined;

@@ -1,47 +1,23 @@
 import { receiveMessageOnPort } from 'node:worker_threads';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { GrantAnswer, GrantRequest } from '#contracts/datapath/grant-messages.js';
 import type { Program } from '#contracts/policy/program.js';
-import { DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
+import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
-import { enterNamespace } from './namespace.js';
+import { datapathOptions } from './datapath-options.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const SECOND_NS = 1_000_000_000n;
 const SERVER = address(ADDRESSES.server);
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('learned');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
+const topology = topologyOfFile('learned');
 
-function open(more: { readonly programCapacity?: number } = {}): Datapath {
-  return openDatapath({
-    interfaces: ['lan0', 'wan0'],
-    nonIpv4: 'drop',
-    reversePath: 'strict',
-    pickupMs: 0,
-    flowCapacity: 1_024,
-    flowShare: 1,
-    timeoutsMs: DEFAULT_TIMEOUTS_MS,
-    policeLocal: false,
-    forwarding: 'stack',
-    grantCapacity: 1_024,
-    markMask: 0x00f0_0000,
-    pinPath: topology.pinPath,
-    programCapacity: 1_024,
-    ...more,
-  });
-}
+const open = (more: { readonly programCapacity?: number } = {}): Datapath =>
+  openDatapath(datapathOptions(topology.pinPath, more));
 
 function ofNames(...names: readonly string[]): Program {
   const rules = names.map((text) => rule({ hostname: { kind: 'exact', labels: text.split('.'), text } }));

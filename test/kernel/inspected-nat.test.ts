@@ -1,7 +1,7 @@
 import type { Server } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { upstreamBits } from '#dataplane/abi/settings.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
@@ -10,9 +10,9 @@ import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { LISTEN, openPlane, PEER_SERVER, peerClient } from './plane.js';
 import { type SourceCapture, startSourceCapture } from './source-capture.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 /** The port of the node that the node forwards to port 443 of the client. */
 const PUBLIC = 9_443;
@@ -32,16 +32,13 @@ add chain ip mine post { type nat hook postrouting priority srcnat; }`;
 const MASQUERADE = 'add rule ip mine post oifname "wan0" masquerade';
 const inspected = compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])]));
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('inspectnat');
 let datapath: LocalDatapath;
 let server: Server;
 let capture: SourceCapture;
 const failures: (string | undefined)[] = [];
 
 beforeAll(async () => {
-  topology = await createTopology('inspectnat');
-  leave = enterNamespace(topology.node.name);
   for (const host of [topology.server, topology.client]) {
     await firstLine(host.start('/usr/bin/python3', ['-u', '-c', PEER_SERVER]));
   }
@@ -53,11 +50,7 @@ beforeAll(async () => {
   capture = await startSourceCapture(topology.server, 'eth0');
   server = await openPlane((code) => failures.push(code));
 });
-afterAll(async () => {
-  server.close();
-  leave();
-  await topology.remove();
-});
+afterAll(() => server.close());
 beforeEach(async () => {
   await translate(MASQUERADE);
   open();

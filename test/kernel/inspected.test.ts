@@ -1,25 +1,22 @@
 import type { Server } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Datapath } from '#contracts/datapath/datapath.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { LISTEN, openPlane, PEER_SERVER, peerClient } from './plane.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const client = (port: number): string => peerClient([ADDRESSES.client, port], [ADDRESSES.server, 443]);
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('inspect');
 let datapath: Datapath;
 let server: Server;
 
 beforeAll(async () => {
-  topology = await createTopology('inspect');
-  leave = enterNamespace(topology.node.name);
   datapath = openDatapath(datapathOptions(topology.pinPath, { servicePlane: LISTEN }));
   await datapath.open();
   await datapath.attach();
@@ -30,9 +27,7 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   server?.close();
-  leave();
   await datapath?.close();
-  await topology?.remove();
 });
 
 async function put(mode: 'enforce' | 'audit'): Promise<void> {

@@ -4,9 +4,9 @@ import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createSystem } from '#actors/system.js';
 import type { System } from '#actors/system-contract.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath/datapath.js';
-import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
@@ -15,47 +15,29 @@ import { eventually } from '#test/eventually.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
+import { datapathOptions } from './datapath-options.js';
 import { HAS_VLANS, HAS_VRFS } from './link-types.js';
-import { enterNamespace } from './namespace.js';
 import { STATION, SWITCHED_FRAMES } from './switched-frames.js';
+import { topologyOfFile } from './topology-of-file.js';
 import { Wire } from './wire.js';
 
 const INTERFACES = ['lan*', 'wan0', 'dmz0'];
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('if');
 let datapath: Datapath;
 let system: System;
 let changes: DatapathChange[];
 
-beforeAll(async () => {
-  topology = await createTopology('if');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
-
 /** Starts a node that polls once an hour, so that the node finds changes only by kernel notifications. */
 async function start(fallback: 'allow' | 'deny', more: Partial<DatapathOptions> = {}): Promise<void> {
-  datapath = openDatapath({
-    interfaces: INTERFACES,
-    nonIpv4: 'drop',
-    reversePath: 'strict',
-    pickupMs: 0,
-    flowCapacity: 1_024,
-    flowShare: 1,
-    timeoutsMs: DEFAULT_TIMEOUTS_MS,
-    policeLocal: false,
-    forwarding: 'direct',
-    grantCapacity: 1_024,
-    markMask: 0x00f0_0000,
-    pinPath: topology.pinPath,
-    programCapacity: 1_024,
-    watchIntervalMs: 3_600_000,
-    ...more,
-  });
+  datapath = openDatapath(
+    datapathOptions(topology.pinPath, {
+      interfaces: INTERFACES,
+      forwarding: 'direct',
+      watchIntervalMs: 3_600_000,
+      ...more,
+    }),
+  );
   changes = [];
   datapath.watch((change) => changes.push(change));
   system = createSystem({

@@ -1,29 +1,21 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { datapathOptions } from './datapath-options.js';
 import { addIpv6, IPV6 } from './ipv6.js';
-import { enterNamespace } from './namespace.js';
 import { denyAll } from './policies.js';
 import { COUNTS_UNSENT, HAS_TCX } from './tcx.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 let port = 2_222;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('v6');
 beforeAll(async () => {
-  topology = await createTopology('v6');
   await addIpv6(topology);
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 
 let datapath: LocalDatapath;

@@ -1,20 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
+import { beforeAll, expect, test } from 'vitest';
 import { type KernelNotifications, NotificationSockets } from '#dataplane/watch/kernel-notifications.js';
 import { Poll } from '#dataplane/watch/poll.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
-let topology: Topology;
-let leave: () => void;
+topologyOfFile('news');
 beforeAll(async () => {
-  topology = await createTopology('news');
-  leave = enterNamespace(topology.node.name);
   await quiet();
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 
 /**

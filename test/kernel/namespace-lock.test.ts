@@ -2,16 +2,15 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, statSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { hasPacketLog, NamespaceLock, namespaceLockHolder } from '#dataplane/attach/namespace-lock.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { Descriptors } from '#libc/descriptors.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const NOBODY = '65534';
 const lockModule = pathToFileURL('dist/src/dataplane/attach/namespace-lock.js').href;
@@ -27,22 +26,13 @@ const SCRIPT = `
   }
   setInterval(() => {}, 1_000);`;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('lock');
 let processes: ChildProcess[] = [];
-beforeAll(async () => {
-  topology = await createTopology('lock');
-  leave = enterNamespace(topology.node.name);
-});
 beforeEach(() => {
   processes = [];
 });
 afterEach(async () => {
   for (const each of processes) await kill(each);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 
 async function kill(each: ChildProcess): Promise<void> {

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Program } from '#contracts/policy/program.js';
 import { natBit } from '#dataplane/abi/settings.js';
@@ -19,8 +19,8 @@ import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { ALLOWED, allowAll, DENIED, denyAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 /** The port of the node at which it forwards to port ALLOWED of the client. */
 const PUBLIC = 9_000;
@@ -41,22 +41,15 @@ add rule ip mine after meta mark & 0x00f00000 == ${natBit(MARK_MASK)} counter na
 const DNAT = `add rule ip mine pre ip daddr ${ADDRESSES.nodeWan} meta l4proto { tcp, udp } th dport ${PUBLIC} dnat to ${ADDRESSES.client}:${ALLOWED}
 add rule ip mine pre ip daddr ${SERVICE} meta l4proto { tcp, udp } th dport 80 dnat to ${ADDRESSES.server}:${ALLOWED}`;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('nat');
 let datapath: LocalDatapath;
 beforeAll(async () => {
-  topology = await createTopology('nat');
   const { client, server, node } = topology;
   // The server has no route to the client: it can reply only to an address of the node.
   await server.must('ip', 'route', 'del', 'default');
   await node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
   const serve = [program('tour-traffic'), 'serve', String(ALLOWED), String(DENIED)];
   for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
-  leave = enterNamespace(node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 beforeEach(() => translate(MASQUERADE, DNAT));
 afterEach(() => {

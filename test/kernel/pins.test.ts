@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { Hooks } from '#dataplane/attach/interface-hooks.js';
 import { lockHolder } from '#dataplane/attach/lock-holder.js';
 import { networkNamespace } from '#dataplane/attach/ownership.js';
@@ -13,23 +13,14 @@ import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { objectId } from '#libc/bpf/object-handle.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const PINNED = [...MAPS, 'weir_egress', 'weir_ingress'].sort();
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('pins');
 let datapath: LocalDatapath;
 let folder: string;
-beforeAll(async () => {
-  topology = await createTopology('pins');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
 beforeEach(() => {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath));
   datapath.open();

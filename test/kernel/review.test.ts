@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Review } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
@@ -13,22 +13,15 @@ import { unnamedWarnings } from '#dataplane/review/unpoliced-interfaces.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 import { compileRefusedJudge, compileXdp } from './variants.js';
 
 const BOTH = ['lan0', 'wan0'];
 const INSIDE = ['lan0'];
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('review');
-  leave = enterNamespace(topology.node.name);
+const topology = topologyOfFile('review');
+beforeAll(() => {
   ip('link add other0 type veth peer name other1');
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);

@@ -1,39 +1,33 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { bindSocket, openListener, openSocket } from '#sockets/socket-options.js';
 import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from '#test/dataplane/frame.js';
 import { DROPPED, type Entry, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
-import { EXEMPT_BIT } from '#test/dataplane/marks.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll, denyAll } from './policies.js';
+import { openProxySockets } from './proxy-sockets.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const at = (text: string): number => parseAddress(text) ?? Number.NaN;
 const CLIENT = at(ADDRESSES.client);
 const SERVER = at(ADDRESSES.server);
 const OUTSIDE = at('10.77.9.9');
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('routes');
 let kernel: Loaded;
 const interfaces: Record<string, number> = {};
 beforeAll(async () => {
-  topology = await createTopology('routes');
   // Add an interface to the node that the datapath does not police, with a network behind the interface.
   await topology.node.must('ip', 'link', 'add', 'ext0', 'type', 'veth', 'peer', 'name', 'ext1');
   await topology.node.must('ip', 'addr', 'add', '10.77.9.1/24', 'dev', 'ext0');
   for (const name of ['ext0', 'ext1']) await topology.node.must('ip', 'link', 'set', name, 'up');
-  leave = enterNamespace(topology.node.name);
   for (const { name, ifindex } of listInterfaces()) interfaces[name] = ifindex;
 });
-afterAll(async () => {
+afterAll(() => {
   for (const kernel of loaded.values()) kernel.close();
-  leave();
-  await topology.remove();
 });
 
 /** The BPF programs that `load` has loaded, by their settings. `load` reuses them and resets their state. */
@@ -171,16 +165,9 @@ describe('packets with a loopback address', () => {
 
 describe('sockets of the DNS proxy and service plane', () => {
   const [OWN_PORT, OTHER_PORT] = [5_353, 5_354];
-  const sockets: number[] = [];
+  let sockets: readonly number[] = [];
   beforeAll(() => {
-    for (const [port, mark] of [
-      [OWN_PORT, EXEMPT_BIT],
-      [OTHER_PORT, 0],
-    ] as const) {
-      const fd = openSocket('udp', { mark });
-      bindSocket(fd, { address: 0, port });
-      sockets.push(fd, openListener({ address: 0, port }, { mark }));
-    }
+    sockets = openProxySockets(OWN_PORT, OTHER_PORT);
   });
   afterAll(() => {
     for (const fd of sockets) libc.close(fd);

@@ -1,6 +1,6 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
@@ -13,8 +13,8 @@ import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { ALLOWED, allowAll, denyAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 /** The port of the node at which it forwards to port ALLOWED of the client. */
 const PUBLIC = 9_000;
@@ -31,21 +31,14 @@ add rule ip mine post iifname "lan0" oifname "lan0" masquerade
 add rule ip mine pre meta l4proto { tcp, udp } ip daddr ${ADDRESSES.nodeWan} th dport ${PUBLIC} dnat to ${ADDRESSES.client}:${ALLOWED}
 add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`;
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('shownnat');
 let datapath: LocalDatapath;
 beforeAll(async () => {
-  topology = await createTopology('shownnat');
   const { client, server, node } = topology;
   await server.must('ip', 'route', 'del', 'default');
   await node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
   const serve = [program('tour-traffic'), 'serve', String(ALLOWED)];
   for (const host of [client, server]) await firstLine(host.start(process.execPath, serve));
-  leave = enterNamespace(node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
 });
 afterEach(async () => {
   datapath.close();

@@ -1,7 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { attachTcx } from '#dataplane/attach/attach-program.js';
 import { listInterfaces } from '#dataplane/attach/interfaces.js';
@@ -10,21 +9,16 @@ import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { HAS_TCX } from './tcx.js';
+import { topologyOfFile } from './topology-of-file.js';
 
-let topology: Topology;
-let leave: () => void;
+const topology = topologyOfFile('others');
 let datapath: LocalDatapath;
-beforeAll(async () => {
-  topology = await createTopology('others');
-  leave = enterNamespace(topology.node.name);
+beforeAll(() => {
   start();
 });
-afterAll(async () => {
+afterAll(() => {
   datapath.close();
-  leave();
-  await topology.remove();
 });
 
 /**

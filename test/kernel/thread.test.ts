@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { readdir } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { afterEach, describe, expect, test } from 'vitest';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { CapacityExceeded, type Datapath, type DatapathChange, ProofFailed } from '#contracts/datapath/datapath.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
@@ -10,38 +10,20 @@ import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
-import { enterNamespace } from './namespace.js';
+import { datapathOptions } from './datapath-options.js';
 import { allowAll, defaultOnly, denyAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const dist = fileURLToPath(new URL('../../dist/', import.meta.url));
 
-let topology: Topology;
-let leave: () => void;
-beforeAll(async () => {
-  topology = await createTopology('thread');
-  leave = enterNamespace(topology.node.name);
-});
-afterAll(async () => {
-  leave();
-  await topology.remove();
-});
+const topology = topologyOfFile('thread');
 
-const options = (): DatapathOptions => ({
-  interfaces: ['lan0', 'wan0'],
-  nonIpv4: 'drop',
-  reversePath: 'strict',
-  pickupMs: 0,
-  flowCapacity: 1_024,
-  flowShare: 1,
-  timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, tcp_reset: 2_000 },
-  policeLocal: false,
-  forwarding: 'stack',
-  grantCapacity: 1_024,
-  markMask: 0x00f0_0000,
-  pinPath: topology.pinPath,
-  programCapacity: 1_024,
-  watchIntervalMs: 50,
-});
+const options = (): DatapathOptions =>
+  datapathOptions(topology.pinPath, {
+    interfaces: ['lan0', 'wan0'],
+    timeoutsMs: { ...DEFAULT_TIMEOUTS_MS, tcp_reset: 2_000 },
+    watchIntervalMs: 50,
+  });
 
 /** Returns whether the server replies to an echo request of the client. */
 async function reaches(): Promise<boolean> {

@@ -1,26 +1,18 @@
 import { execFileSync } from 'node:child_process';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { createTopology, type Topology } from '#cli/tour/topology.js';
+import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
 import { HAS_VLANS } from './link-types.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
 // Debian's kernels have VLAN interfaces: `npm run old-kernel test/kernel/vlan-review.test.ts` runs this test.
 skipUnless(HAS_VLANS, LACKS.vlans).describe('the review of a node with a VLAN interface', () => {
-  let topology: Topology;
-  let leave: () => void;
-  beforeAll(async () => {
-    topology = await createTopology('vlan');
-    leave = enterNamespace(topology.node.name);
+  const topology = topologyOfFile('vlan');
+  beforeAll(() => {
     sh('ip link add link lan0 name lan0.10 type vlan id 10; ip addr add 10.77.9.1/24 dev lan0.10');
     sh('sysctl -qw net.ipv4.ip_forward=1');
-  });
-  afterAll(async () => {
-    leave();
-    await topology.remove();
   });
   beforeEach(() => sh('ip link set lan0.10 up'));
 
