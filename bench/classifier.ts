@@ -1,6 +1,7 @@
 import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
+import { rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { loadForBench, timeLookups } from './lookups.js';
@@ -12,27 +13,20 @@ function tile(space: { base: number; mask: number }, index: number, count: numbe
   return { address: (space.base + index * 2 ** (24 - bits)) >>> 0, length: 8 + bits };
 }
 
-function rule(random: Random, index: number, destination: Prefix): Rule {
+function tcpRule(random: Random, index: number, destination: Prefix): Rule {
   const low = random.below(60_000);
-  return {
+  return rule({
     id: `r${index}`,
-    pointer: '',
     action: random.pick(['allow', 'deny'] as const),
-    mode: 'enforce',
     destinations: [destination],
-    hostname: undefined,
     protocol: IPPROTO.tcp,
-    sourcePorts: [],
     destinationPorts: [
       random.pick([
         { low: 443, high: 443 },
         { low, high: low + 2_000 },
       ]),
     ],
-    icmpTypes: [],
-    icmpCodes: [],
-    tls: undefined,
-  };
+  });
 }
 
 /**
@@ -56,7 +50,7 @@ export function policyOf(rules: number, each: number): Policy {
       sources: [groups === 1 ? { address: SOURCES.base, length: 8 } : tile(SOURCES, group, groups)],
       selectors: [],
       rules: Array.from({ length: each }, (_, index) =>
-        rule(random, index, groups === 1 ? tile(DESTINATIONS, index, each) : anywhere()),
+        tcpRule(random, index, groups === 1 ? tile(DESTINATIONS, index, each) : anywhere()),
       ),
       defaultAction: undefined,
     })),

@@ -1,9 +1,9 @@
 import { NO_EVENTS } from '#contracts/datapath/datapath.js';
-import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents } from '#dataplane/events/batch.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
+import { udp } from '#test/dataplane/conversation.js';
 import { MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
 import { denyAll } from '#test/kernel/policies.js';
@@ -22,15 +22,7 @@ async function run(): Promise<readonly Row[]> {
   try {
     kernel.activate(denyAll);
     const frame = new Uint8Array(MAX_FRAME);
-    const length = writeFrame(frame, {
-      source: 0x0a00_0001,
-      destination: 0x0a00_0102,
-      protocol: IPPROTO.udp,
-      sourcePort: 40_000,
-      destinationPort: 53,
-      icmpType: 0,
-      icmpCode: 0,
-    });
+    const length = writeFrame(frame, udp);
     const ingress = new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined);
     const batches: PackedEvents[] = [];
     let taken = 0;

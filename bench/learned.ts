@@ -3,6 +3,7 @@ import { IPPROTO, type Policy, type Prefix, type Rule } from '#contracts/policy/
 import { linesFor, PATTERN, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { compile } from '#policy/compile/compile.js';
+import { rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import type { Bench, Row } from './bench.js';
 import { loadForBench, timeLookups } from './lookups.js';
@@ -35,31 +36,25 @@ function policyOf(rules: number, sources: number): Policy {
       mode: 'enforce' as const,
       sources: own,
       selectors: [],
-      rules: Array.from({ length: 10 }, (_, index) => rule(random, group, index)),
+      rules: Array.from({ length: 10 }, (_, index) => ruleOf(random, group, index)),
       defaultAction: undefined,
     })),
     default: { action: 'deny', mode: 'enforce', from: 'default_policy' },
   };
 }
 
-function rule(random: Random, group: number, index: number): Rule {
+function ruleOf(random: Random, group: number, index: number): Rule {
   const named = index < HOSTNAMES;
   const text = name(group * HOSTNAMES + index);
   const low = random.below(60_000);
-  return {
+  return rule({
     id: `r${index}`,
-    pointer: '',
     action: random.pick(['allow', 'deny'] as const),
-    mode: 'enforce',
     destinations: named ? [] : [{ address: DESTINATIONS + random.below(2 ** 12) * 2 ** 8, length: 24 }],
     hostname: named ? { kind: 'exact', labels: text.split('.'), text } : undefined,
     protocol: IPPROTO.tcp,
-    sourcePorts: [],
     destinationPorts: named ? [] : [{ low, high: low + 2_000 }],
-    icmpTypes: [],
-    icmpCodes: [],
-    tls: undefined,
-  };
+  });
 }
 
 /** Returns grants for consecutive addresses. Each address is granted for one random name. */
@@ -121,7 +116,7 @@ function measureShared(names: number): Row[] {
     const [group] = policyOf(10, 1).groups;
     if (group === undefined) throw new Error('no group');
     const rules = Array.from({ length: names }, (_, index) => ({
-      ...rule(random, 0, 0),
+      ...ruleOf(random, 0, 0),
       hostname: { kind: 'exact' as const, labels: name(index).split('.'), text: name(index) },
     }));
     const shared = { ...group, sources: [{ address: 0, length: 0 }], rules };

@@ -9,21 +9,10 @@ import { EventRing } from '#dataplane/watch/event-ring.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
-import { back, onlyClient } from './conversation.js';
+import { back, CLIENT, onlyClient, SERVER, udp } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame, writeIpv6Frame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
-const CLIENT = 0x0a00_0001;
-const SERVER = 0x0a00_0102;
-const datagram: Packet = {
-  source: CLIENT,
-  destination: SERVER,
-  protocol: IPPROTO.udp,
-  sourcePort: 40_000,
-  destinationPort: 53,
-  icmpType: 0,
-  icmpCode: 0,
-};
 const UNBOUNDED = 0xffff_ffff;
 /**
  * The longest kernel tick in nanoseconds. The time of an event may be up to one tick before the time of an
@@ -91,14 +80,14 @@ describe('the datapath', () => {
   test('the datapath reports a denied packet as an event with the drop reason policy_deny', () => {
     load();
     kernel.activate(denyAll);
-    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp).returned).toBe(DROPPED);
     expect(observed()).toEqual([{ ...common, ...alone, type: 'denied', verdict: 'deny', dropReason: 'policy_deny' }]);
   });
 
   test('the datapath reports a packet that is dropped without a verdict as an event with its drop reason', () => {
     load();
     kernel.activate(allowAll);
-    const packet = { ...datagram, protocol: IPPROTO.tcp };
+    const packet = { ...udp, protocol: IPPROTO.tcp };
     kernel.runPacket(packet, { tcpFlags: TCP.syn | TCP.fin });
     const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'tcp_flags', tcpFlags: 3 };
     expect(observed()).toEqual([{ ...common, ...dropped, protocol: IPPROTO.tcp, epoch: 0, word: 0 }]);
@@ -119,7 +108,7 @@ describe('the datapath', () => {
   test('the datapath reports an event for an ICMP packet that passes in audit mode and belongs to no flow', () => {
     load();
     kernel.activate(auditAll);
-    const packet = { ...datagram, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
+    const packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 9 };
     expect(kernel.runPacket(packet).returned).toBe(PASSED);
     const passed = { ...alone, type: 'passed', verdict: 'audit', audited: true, dropReason: null };
     const icmp = { type: 9, code: 0 };
@@ -130,7 +119,7 @@ describe('the datapath', () => {
   test('the datapath reports the first packet of a flow as an event flow_opened', () => {
     load();
     kernel.activate(allowAll);
-    kernel.runPacket(datagram);
+    kernel.runPacket(udp);
     const flow = { endReason: null, foreign: false, openedNs: number, packets: [1, 0], bytes: [number, 0] };
     expect(observed()).toEqual([{ ...common, ...flow, type: 'flow_opened', verdict: 'allow', state: 'udp_opened' }]);
   });
@@ -140,10 +129,10 @@ describe('the datapath', () => {
   test('the datapath reports a flow that a new policy denies as an event flow_ended, with the rule that denies the flow', () => {
     load();
     kernel.activate(allowAll);
-    kernel.runPacket(datagram);
+    kernel.runPacket(udp);
     kernel.activate(denyAll);
     observed();
-    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp).returned).toBe(DROPPED);
     const [end, packet] = observed();
     const refused = { ...common, epoch: 2, verdict: 'deny' };
     expect(end).toEqual({ ...refused, ...ended, state: 'udp_opened', endReason: 'policy_deny' });
@@ -154,7 +143,7 @@ describe('the datapath', () => {
   test('the datapath reports a flow that the API cuts as an event flow_ended, with the rule that allowed the flow', async () => {
     load();
     kernel.activate(allowAll);
-    kernel.runPacket(datagram);
+    kernel.runPacket(udp);
     const [opened] = observed();
     await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
     const [end] = observed();
@@ -165,15 +154,15 @@ describe('the datapath', () => {
   });
 
   test.each([
-    ['from the opener of the flow', datagram],
-    ['from the other side of the flow', back(datagram)],
+    ['from the opener of the flow', udp],
+    ['from the other side of the flow', back(udp)],
   ])(
     'the datapath reports a TCP packet %s as dropped after its flow was cut, with the rule of the flow',
     async (_, sent) => {
       load();
       const web = { ...sent, protocol: IPPROTO.tcp };
       kernel.activate(onlyClient);
-      kernel.runPacket({ ...datagram, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
+      kernel.runPacket({ ...udp, protocol: IPPROTO.tcp }, { tcpFlags: TCP.syn });
       const [opened] = observed();
       await kernel.trafficStatistics.cutFlows({ filter: anyFlow(), after: null, limit: 10 });
       observed();
@@ -195,7 +184,7 @@ describe('the datapath', () => {
     load();
     kernel.activate(denyAll);
     kernel.slots.setEventsWanted(NO_EVENTS);
-    expect(kernel.runPacket(datagram).returned).toBe(DROPPED);
+    expect(kernel.runPacket(udp).returned).toBe(DROPPED);
     expect(observed()).toEqual([]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 1 });
   });
@@ -203,7 +192,7 @@ describe('the datapath', () => {
   test('the datapath limits the rate of events of one source, and gives the number of suppressed events in the next event', async () => {
     load({ denyEvents: 100 });
     kernel.activate(denyAll);
-    const { run, length } = repeated(datagram);
+    const { run, length } = repeated(udp);
     const found: Observation[] = [];
     let judged = 0;
     // The event budget of a source is renewed about once per second. The test sends packets until an event
@@ -226,7 +215,7 @@ describe('the datapath', () => {
 test('the datapath drops a million denied packets while no process reads events, and each event is later read or counted as lost or suppressed', () => {
   load({ denyEvents: 1_000_000 - 1 });
   kernel.activate(denyAll);
-  const { run, length } = repeated(datagram);
+  const { run, length } = repeated(udp);
   expect(run.run(length, 1_000_000)).toBe(DROPPED);
   const ring = new EventRing(eventReaderMaps().events, eventReaderMaps().ringBytes);
   const read = ring.take(UNBOUNDED).length / RECORD_BYTES;
@@ -262,7 +251,7 @@ test('each event in the ring buffer is intact while two threads write and one th
   };
   let running = sources.length;
   const writers = sources.map(async (source) => {
-    const { run, length } = repeated({ ...datagram, source });
+    const { run, length } = repeated({ ...udp, source });
     for (let round = 0; round < 40; round++) await run.runBeside(length, 5_000);
     running--;
   });
@@ -290,7 +279,7 @@ test('`EventReader` sends at most eight batches to a slow consumer, and the next
     { postMessage: (batch) => void sent.push(batch as PackedEvents) },
     () => taken,
   );
-  const { run, length } = repeated(datagram);
+  const { run, length } = repeated(udp);
   for (let round = 0; round < 10; round++) {
     run.run(length, 30_000);
     reader.read();

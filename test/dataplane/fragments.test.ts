@@ -1,20 +1,13 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { defaultOnly, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, onlyClient, SERVER, tcp, udp } from './conversation.js';
 import { ETHERNET, MAX_FRAME, MORE_FRAGMENTS, TCP, writeFrame } from './frame.js';
-import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { DROPPED, PASSED } from './loaded.js';
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest();
-});
-afterAll(() => kernel.close());
-beforeEach(() => {
-  kernel.forget();
-  kernel.activate(onlyClient);
-});
+const kernel = kernelOfFile(onlyClient);
 
 type Part = { readonly from: number; readonly bytes: number; readonly more?: boolean; readonly id?: number };
 

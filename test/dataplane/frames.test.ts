@@ -1,31 +1,16 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { allowAll } from '#test/kernel/policies.js';
+import { echo, udp } from './conversation.js';
 import { type FrameOptions, writeFrame, writeIpv6Frame } from './frame.js';
-import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { DROPPED, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
-const udp: Packet = {
-  source: 0x0a00_0001,
-  destination: 0x0a00_0102,
-  protocol: IPPROTO.udp,
-  sourcePort: 40_000,
-  destinationPort: 53,
-  icmpType: 0,
-  icmpCode: 0,
-};
+/** The packet `udp` with TCP: also to port 53. */
 const tcp: Packet = { ...udp, protocol: IPPROTO.tcp };
-const icmp: Packet = { ...udp, protocol: IPPROTO.icmp, sourcePort: 0, destinationPort: 0, icmpType: 8 };
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest();
-});
-afterAll(() => kernel.close());
-beforeEach(() => {
-  kernel.forget();
-  kernel.activate(allowAll);
-});
+const kernel = kernelOfFile(allowAll);
 
 /** Runs the ingress hook on the frame of this packet without its last `cut` bytes. Returns the TC action. */
 function classify(packet: Packet, options: FrameOptions = {}, cut = 0): number {
@@ -42,7 +27,7 @@ describe('malformed frames', () => {
     ['it ends in the IPv4 options', udp, { optionBytes: 40, totalLength: 60 }, 40],
     ['it ends in the UDP header', udp, { totalLength: 27 }, 0],
     ['it ends in the TCP header', tcp, { totalLength: 39 }, 0],
-    ['it ends in the ICMP header', icmp, { totalLength: 27 }, 0],
+    ['it ends in the ICMP header', echo, { totalLength: 27 }, 0],
     ['it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
   ])('a frame is dropped as malformed when %s', (_, packet, options, cut) => {
     expect(classify(packet, options, cut)).toBe(DROPPED);
@@ -126,7 +111,7 @@ test.each([
 
 test('every packet is dropped with the reason no_policy before a policy is activated', () => {
   const fresh = loadForTest();
-  const returned = [udp, tcp, icmp].map((packet) => fresh.runPacket(packet).returned);
+  const returned = [udp, tcp, echo].map((packet) => fresh.runPacket(packet).returned);
   expect(returned).toEqual([DROPPED, DROPPED, DROPPED]);
   expect(fresh.counted()).toEqual({ drop_no_policy: 3 });
   fresh.close();

@@ -1,10 +1,11 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, echo, gre, icmp, onlyClient, onlyFrom, SERVER, STRANGER, tcp, udp } from './conversation.js';
 import { icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from './frame.js';
-import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { DROPPED, PASSED } from './loaded.js';
 
 const ROUTER = STRANGER;
 const ERRORS = [
@@ -16,15 +17,7 @@ const ERRORS = [
   [12, 2],
 ] as const;
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest();
-});
-afterAll(() => kernel.close());
-beforeEach(() => {
-  kernel.forget();
-  kernel.activate(onlyClient);
-});
+const kernel = kernelOfFile(onlyClient);
 
 type Quote = {
   readonly from?: number;

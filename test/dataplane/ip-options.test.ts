@@ -1,23 +1,16 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll, defaultOnly } from '#test/kernel/policies.js';
 import { CLIENT, echo, tcp, udp } from './conversation.js';
-import { type Loaded, loadForTest, PASSED } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { PASSED } from './loaded.js';
 
 const LOOSE = 131;
 const STRICT = 137;
 const SOURCE_ROUTES = [LOOSE, STRICT];
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest();
-});
-afterAll(() => kernel.close());
-beforeEach(() => {
-  kernel.forget();
-  kernel.activate(allowAll);
-});
+const kernel = kernelOfFile(allowAll);
 
 function passes(optionText: readonly number[], packet = udp): boolean {
   const optionBytes = Math.max(4, Math.ceil(optionText.length / 4) * 4);

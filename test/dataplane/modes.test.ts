@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { compile } from '#policy/compile/compile.js';
@@ -7,15 +7,11 @@ import { Random } from '#test/seed.js';
 import { back, CLIENT, onlyClient, onlyFrom, STRANGER, tcp, udp } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';
 import { makeSequence, type Step } from './fuzz/sequence.js';
-import { DROPPED, type Loaded, loadForTest, PASSED, type PacketResult } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { DROPPED, PASSED, type PacketResult } from './loaded.js';
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest({ denyEvents: 1_000_000, flowEvents: 1_000_000 });
-});
-afterAll(() => kernel.close());
+const kernel = kernelOfFile(undefined, { denyEvents: 1_000_000, flowEvents: 1_000_000 });
 beforeEach(() => {
-  kernel.forget();
   kernel.wantEvents(false);
 });
 

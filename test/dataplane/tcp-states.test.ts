@@ -1,21 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { compile } from '#policy/compile/compile.js';
 import { allowAll, auditAll, denyAll } from '#test/kernel/policies.js';
 import { back, CLIENT, onlyClient, onlyFrom, SERVER, tcp } from './conversation.js';
 import { TCP } from './frame.js';
-import { DROPPED, type Entry, type Loaded, loadForTest, PASSED } from './loaded.js';
+import { kernelOfFile } from './kernel-of-file.js';
+import { DROPPED, type Entry, PASSED } from './loaded.js';
 
 const { fin: FIN, syn: SYN, rst: RST, ack: ACK, psh: PSH } = TCP;
 
-let kernel: Loaded;
-beforeAll(() => {
-  kernel = loadForTest();
-});
-afterAll(() => kernel.close());
-beforeEach(() => {
-  kernel.forget();
-  kernel.activate(onlyClient);
-});
+const kernel = kernelOfFile(onlyClient);
 
 type Step = readonly ['client' | 'server', number];
 const client = (flags: number): Step => ['client', flags];
