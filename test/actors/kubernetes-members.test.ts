@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, it, vi } from 'vitest';
+import type { System } from '#actors/system-contract.js';
 import { CapacityExceeded } from '#contracts/datapath/datapath.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
 import type {
@@ -14,7 +15,7 @@ import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { INTEGRATION } from '#test/store/sample-integration.js';
-import { fakeDatapath } from './fake-datapath.js';
+import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 import { startSystem, stopSystems, write } from './running-system.js';
 
 afterEach(stopSystems);
@@ -83,6 +84,24 @@ function fakeSource() {
     listener?.reflector({ integration: 'prod', name: 'pods', ...of });
   const fail = (reason: string) => listener?.failed(reason);
   return { source, named, send, reflect, fail };
+}
+
+/**
+ * Begins a write, and returns when the datapath stages its program. The function in the result lets the stage
+ * end, and waits for the write.
+ */
+async function beginWrite({ policies }: System, datapath: FakeDatapath): Promise<() => Promise<void>> {
+  let isStaged: () => void = () => {};
+  datapath.on.stage = () =>
+    new Promise<void>((resolve) => {
+      isStaged = resolve;
+    });
+  const writing = policies.write(write(POLICY));
+  await eventually(() => expect(datapath.log).toContain('stage 1'));
+  return async () => {
+    isStaged();
+    await writing;
+  };
 }
 
 async function started({ releaseMs, ...ports }: { readonly inCluster?: string; readonly releaseMs?: number } = {}) {
@@ -285,17 +304,10 @@ describe('the members of selectors in a running node', () => {
     await system.policies.write(write(POLICY, { dryRun: true }));
     expect(source.log.at(-1)).toBe('membership 1 2000');
     await eventually(() => expect(source.log.at(-1)).toBe('release'));
-    let isStaged: () => void = () => {};
-    datapath.on.stage = () =>
-      new Promise<void>((resolve) => {
-        isStaged = resolve;
-      });
-    const writing = system.policies.write(write(POLICY));
-    await eventually(() => expect(datapath.log).toContain('stage 1'));
+    const finish = await beginWrite(system, datapath);
     await new Promise((resolve) => setTimeout(resolve, 100));
     expect(source.log.at(-1)).toBe('membership 1 2000');
-    isStaged();
-    await writing;
+    await finish();
     await eventually(() => expect(source.log.at(-1)).toBe('release'));
   });
 
@@ -316,16 +328,9 @@ describe('the members of selectors in a running node', () => {
   it('an integration cannot be deleted while a write that names the integration is put in force', async () => {
     const { system, datapath, send } = await started();
     await send({ replaces: changeOf([]) });
-    let isStaged: () => void = () => {};
-    datapath.on.stage = () =>
-      new Promise<void>((resolve) => {
-        isStaged = resolve;
-      });
-    const writing = system.policies.write(write(POLICY));
-    await eventually(() => expect(datapath.log).toContain('stage 1'));
+    const finish = await beginWrite(system, datapath);
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'change_pending' });
-    isStaged();
-    await writing;
+    await finish();
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
   });
 

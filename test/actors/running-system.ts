@@ -5,6 +5,7 @@ import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { Store } from '#store/store.js';
+import { WRITE } from '#test/statecharts/sample.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { type FakeDatapath, fakeDatapath } from './fake-datapath.js';
 
@@ -85,19 +86,7 @@ export const envelope = (id: string, more: Record<string, unknown> = {}): unknow
 });
 
 export function write(body: unknown, more: Partial<PolicyWrite> = {}): PolicyWrite {
-  return {
-    operation: 'put',
-    target: { by: 'new' },
-    form: 'envelope',
-    body: new TextEncoder().encode(JSON.stringify(body)),
-    ifMatch: undefined,
-    ifNoneMatch: undefined,
-    activate: true,
-    dryRun: false,
-    mayWatch: true,
-    author: 'alice',
-    ...more,
-  };
+  return { ...WRITE, body: new TextEncoder().encode(JSON.stringify(body)), ...more };
 }
 export const singleton = (id: string, more: Partial<PolicyWrite> = {}): PolicyWrite =>
   write(config(id, 'enforce'), { target: { by: 'active' }, form: 'singleton', ...more });

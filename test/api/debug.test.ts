@@ -33,23 +33,22 @@ const introduced: Inspection = {
   id: null,
 };
 
+/** A statechart, without the identifiers of its actor and of its parent. */
+const LAMP = {
+  name: 'lamp',
+  definition: { id: 'lamp' },
+  status: 'active',
+  value: 'off',
+  tags: ['dark'],
+  context: { attempts: 1 },
+  since: SINCE,
+  recent: [{ time: SINCE, event: 'xstate.init', value: 'off' }],
+} as const;
+
 async function serving() {
   const listeners = new Set<(inspection: Inspection) => void>();
   const debug: Statecharts = {
-    charts: () => [
-      {
-        name: 'lamp',
-        sessionId: 'x:0',
-        parentId: null,
-        definition: { id: 'lamp' },
-        status: 'active',
-        value: 'off',
-        tags: ['dark'],
-        context: { attempts: 1 },
-        since: SINCE,
-        recent: [{ time: SINCE, event: 'xstate.init', value: 'off' }],
-      },
-    ],
+    charts: () => [{ ...LAMP, sessionId: 'x:0', parentId: null }],
     actors: () => [introduced],
     recent: () => [],
     watch: (listener) => {
@@ -71,20 +70,7 @@ describe('debug routes of statecharts', () => {
     const { ask } = await serving();
     const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
     expect(answer.json()).toEqual({
-      charts: [
-        {
-          name: 'lamp',
-          session_id: 'x:0',
-          parent_id: null,
-          definition: { id: 'lamp' },
-          status: 'active',
-          value: 'off',
-          tags: ['dark'],
-          context: { attempts: 1 },
-          since: SINCE,
-          recent: [{ time: SINCE, event: 'xstate.init', value: 'off' }],
-        },
-      ],
+      charts: [{ ...LAMP, session_id: 'x:0', parent_id: null }],
       readers: { open: 0, dropped: 0, cut_off: 0 },
     });
   });

@@ -78,6 +78,20 @@ export const STATS: NodeStats = {
 export const OWNED = 0x0a000007;
 export const OWNER = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' } as const;
 export const SELECTOR = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } } as const;
+/** The answer of `explain`, without what the datapath knows about the packet. */
+export const EXPLANATION = {
+  decision: 'deny',
+  effective_action: 'deny',
+  mode: 'enforce',
+  source_group: null,
+  rule: null,
+  reason: 'default_policy is deny',
+  owners: { source: OWNER, destination: null },
+  selected_by: SELECTOR,
+  walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
+  walk_omitted: 0,
+  unknown: [],
+} as const;
 /** The integration of `kubernetes.in_cluster`. */
 const IN_CLUSTER = { name: 'local', kind: 'kubernetes', in_cluster: true } as const;
 export const STATUS: IntegrationStatus = {
@@ -203,17 +217,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       history: unused,
       describe: unused,
       explain: async () => ({
-        decision: 'deny',
-        effective_action: 'deny',
-        mode: 'enforce',
-        source_group: null,
-        rule: null,
-        reason: 'default_policy is deny',
-        owners: { source: OWNER, destination: null },
-        selected_by: SELECTOR,
-        walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
-        walk_omitted: 0,
-        unknown: [],
+        ...EXPLANATION,
         enforced_instead: reads.enforcedInstead,
         reply_to: reads.replyTo,
       }),

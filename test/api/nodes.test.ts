@@ -7,6 +7,7 @@ import { eventsOf } from '#observe/wiretap/event-stream.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { seen } from '#test/observe/findings/seen.js';
 import { type FakeManagement, fakeManagement, SINCE, TOKENS } from './fake-management.js';
+import { LISTED_FLOW } from './listed-flow.js';
 import { listening, rig } from './rig.js';
 
 type Answer = { readonly status?: number; readonly body: unknown; readonly tookMs?: number };
@@ -294,25 +295,7 @@ describe('GET /api/v1/policy/hits?scope=cluster', () => {
 
 describe('GET /api/v1/flows?scope=cluster', () => {
   const key = (n: number): string => Buffer.alloc(16, n).toString('base64url');
-  const flow = (node: string, n: number) => ({
-    ...{ id: key(n), node_id: node, src: '10.0.0.1', dst: '10.0.0.2', proto: 6, src_port: 1, dst_port: n },
-    ...{
-      icmp_id: null,
-      state: 'tcp_established',
-      verdict: 'allow',
-      decided_by: 'rule',
-      source_group: 'lan',
-      rule: 'web',
-    },
-    ...{
-      foreign: false,
-      generation: 7,
-      current: true,
-      packets: { forward: 1, reply: 1 },
-      bytes: { forward: 1, reply: 1 },
-    },
-    ...{ opened: SINCE, last_seen: SINCE, expires_in: 1, interfaces: { in: 'lan0', out: 'wan0' } },
-  });
+  const flow = (node: string, n: number) => ({ ...LISTED_FLOW, id: key(n), node_id: node, dst_port: n });
 
   test('GET /api/v1/flows?scope=cluster pages through the flows of all nodes in the order of node and flow', async () => {
     const of: Readonly<Record<string, readonly number[]>> = { b: [1, 2, 3], c: [1], z: [5, 6] };

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createMetrics } from '#observe/metrics/metrics.js';
-import { fakeManagement, OWNER, READY, SELECTOR, SINCE, STATS } from './fake-management.js';
+import { EVERY_PART } from '#test/observe/every-part.js';
+import { EXPLANATION, fakeManagement, READY, SINCE, STATS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const FAILING = {
@@ -253,21 +254,7 @@ describe('stats route', () => {
 });
 
 describe('explain route', () => {
-  const explained = {
-    decision: 'deny',
-    effective_action: 'deny',
-    mode: 'enforce',
-    source_group: null,
-    rule: null,
-    enforced_instead: null,
-    reply_to: null,
-    reason: 'default_policy is deny',
-    owners: { source: OWNER, destination: null },
-    selected_by: SELECTOR,
-    walk: [{ source_group: 'lan', rule: null, matched: false, why: 'the source is not in the group' }],
-    walk_omitted: 0,
-    unknown: [],
-  };
+  const explained = { ...EXPLANATION, enforced_instead: null, reply_to: null };
   const asking = async (body: object) => {
     const questions: unknown[] = [];
     const node = fakeManagement();
@@ -441,48 +428,30 @@ describe('metrics route', () => {
   });
 
   test('the metrics route returns the metrics of the DNS proxy while the proxy runs', async () => {
-    const dns = {
-      queriesAllow: 1,
-      queriesDeny: 2,
-      nxdomainPolicy: 2,
-      nxdomainUpstream: 3,
-      servfail: 4,
-      grants: 5,
-      learning: { medianMs: 0.25, p99Ms: 2 },
-      cacheHits: 6,
-      cacheMisses: 7,
-      cacheEntries: 8,
-      cacheBytes: 9,
-      refused: { answer_unasked: 10 },
-      upstreams: [
-        { address: '192.0.2.53:53', alive: true, queries: 11, timeouts: 12, latencyMs: 0.5 },
-        { address: '192.0.2.54:53', alive: false, queries: 13, timeouts: 14, latencyMs: null },
-      ],
-    };
-    const stats = { ...STATS, dns };
+    const stats = { ...STATS, dns: EVERY_PART.dns };
     const metrics = createMetrics({ version: '0.1.0', stats: async () => stats, readiness: () => READY });
     await metrics.scrape();
     const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_dns_'));
     expect(lines).toEqual([
       'weir_dns_queries_total{verdict="allow"} 1',
       'weir_dns_queries_total{verdict="deny"} 2',
-      'weir_dns_failures_total{kind="nxdomain_policy"} 2',
-      'weir_dns_failures_total{kind="nxdomain_upstream"} 3',
-      'weir_dns_failures_total{kind="servfail"} 4',
-      'weir_dns_refused_total{reason="answer_unasked"} 10',
-      'weir_dns_grants_total 5',
+      'weir_dns_failures_total{kind="nxdomain_policy"} 3',
+      'weir_dns_failures_total{kind="nxdomain_upstream"} 4',
+      'weir_dns_failures_total{kind="servfail"} 5',
+      'weir_dns_refused_total{reason="answer_unasked"} 11',
+      'weir_dns_grants_total 6',
       'weir_dns_learning_wait_seconds{quantile="0.5"} 0.00025',
       'weir_dns_learning_wait_seconds{quantile="0.99"} 0.002',
-      'weir_dns_cache_lookups_total{outcome="hit"} 6',
-      'weir_dns_cache_lookups_total{outcome="miss"} 7',
-      'weir_dns_cache_entries 8',
-      'weir_dns_cache_bytes 9',
-      'weir_dns_upstreams{state="alive"} 1',
+      'weir_dns_cache_lookups_total{outcome="hit"} 7',
+      'weir_dns_cache_lookups_total{outcome="miss"} 8',
+      'weir_dns_cache_entries 9',
+      'weir_dns_cache_bytes 10',
+      'weir_dns_upstreams{state="alive"} 2',
       'weir_dns_upstreams{state="dead"} 1',
-      'weir_dns_upstream_queries_total 24',
-      'weir_dns_upstream_timeouts_total 26',
+      'weir_dns_upstream_queries_total 42',
+      'weir_dns_upstream_timeouts_total 45',
       'weir_dns_upstream_latency_seconds{which="fastest"} 0.0005',
-      'weir_dns_upstream_latency_seconds{which="slowest"} 0.0005',
+      'weir_dns_upstream_latency_seconds{which="slowest"} 0.002',
     ]);
   });
 

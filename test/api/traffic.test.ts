@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/flow-filter.js';
 import { OWNED, OWNER, RECORD, SINCE, TOKENS } from './fake-management.js';
+import { LIVE_FLOW as flow, LISTED_FLOW as shown } from './listed-flow.js';
 import { rig } from './rig.js';
 
 const SINCE_MS = Date.parse(SINCE);
@@ -103,55 +104,6 @@ describe('GET /api/v1/policy/hits', () => {
 });
 
 describe('GET /api/v1/flows', () => {
-  const flow = {
-    key: new Uint8Array(16).fill(1),
-    source: 0x0a00_0001,
-    destination: 0xc000_0201,
-    protocol: 6,
-    ports: [40_000, 443],
-    icmpId: null,
-    state: 'tcp_established',
-    verdict: 'allow',
-    decider: { kind: 'rule', group: 'lan', rule: 'web' },
-    foreign: false,
-    generation: 7,
-    current: true,
-    packets: [3n, 2n],
-    bytes: [300n, 200n],
-    openedMs: SINCE_MS,
-    lastSeenMs: SINCE_MS + 2_500,
-    expiresInMs: 59_001,
-    interfaces: ['lan0', null],
-    translation: null,
-  } as const;
-  const shown = {
-    id: Buffer.alloc(16, 1).toString('base64url'),
-    node_id: 'node-a',
-    src: '10.0.0.1',
-    dst: '192.0.2.1',
-    src_owner: null,
-    dst_owner: null,
-    proto: 6,
-    src_port: 40_000,
-    dst_port: 443,
-    icmp_id: null,
-    state: 'tcp_established',
-    verdict: 'allow',
-    decided_by: 'rule',
-    source_group: 'lan',
-    rule: 'web',
-    foreign: false,
-    generation: 7,
-    current: true,
-    packets: { forward: 3, reply: 2 },
-    bytes: { forward: 300, reply: 200 },
-    opened: SINCE,
-    last_seen: '2026-01-31T12:00:02.500Z',
-    expires_in: 60,
-    interfaces: { in: 'lan0', out: null },
-    translation: null,
-  };
-
   test('GET /api/v1/flows returns flows and a cursor, and passes a cursor of the query to the node as a flow key', async () => {
     const { ask, node } = await rig();
     const key = Uint8Array.from({ length: 16 }, (_, at) => 250 - at);

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { LISTED_FLOW as flow } from '#test/api/listed-flow.js';
 import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
 
 const TOKEN = { WEIR_TOKEN: 't' };
@@ -30,24 +31,6 @@ const hits = (items: unknown[], next: string | null) => ({
   items,
   next_cursor: next,
 });
-
-const flow = {
-  src: '10.0.0.1',
-  dst: '192.0.2.1',
-  proto: 6,
-  src_port: 40_000,
-  dst_port: 443,
-  icmp_id: null,
-  state: 'tcp_established',
-  verdict: 'allow',
-  decided_by: 'rule',
-  source_group: 'lan',
-  rule: 'web',
-  packets: { forward: 3, reply: 2 },
-  bytes: { forward: 300, reply: 200 },
-  expires_in: 60,
-  current: true,
-};
 
 describe('weir hits', () => {
   it('`weir hits` prints the hits of all pages as one table', async () => {

@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
+import { FLOW_MESSAGE as flow } from '#test/observe/flow-message.js';
 import { run } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 
@@ -13,28 +14,6 @@ const TOKEN = { WEIR_TOKEN: 't' };
 /** Collects garbage all the time, so that an object without a reference is freed at once. */
 const COLLECTING = ['--expose-gc', '--import', 'data:text/javascript,setInterval(gc, 10).unref()'];
 const MANY_LINES = 30;
-const flow = {
-  type: 'flow',
-  time: '2026-01-31T12:00:00.123Z',
-  src: '10.0.0.7',
-  src_port: 40_000,
-  dst: '192.0.2.1',
-  dst_port: 443,
-  proto: 6,
-  icmp_id: null,
-  src_names: [],
-  dst_names: ['api.example.com'],
-  verdict: 'allow',
-  effective_action: 'allow',
-  source_group: 'lan',
-  rule: 'web',
-  decided_by: 'rule',
-  policy_id: 'p-1',
-  generation: 7,
-  interface: 'lan0',
-  state: 'tcp_syn_sent',
-  foreign: false,
-};
 const ended = {
   ...flow,
   type: 'flow_end',

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { firstValueFrom } from 'rxjs';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
@@ -12,30 +12,17 @@ import type { PolicyRow } from '#store/policies/policy-row.js';
 import { loadPolicyStore } from '#store/policies/policy-store.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { eventually } from '#test/eventually.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from '#test/store/stored-policy.js';
-import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
+import { NO_PEERS } from './etcd-cluster.js';
+import { etcdOfFile } from './etcd-of-file.js';
 
 const SOON = { withinMs: 5_000 };
 const keys = new ClusterKeys('/weir');
 
-let etcd: EtcdCluster;
-let leave: () => void;
+const started = etcdOfFile('parts', 1);
+const { stops } = started;
 let client: EtcdClient;
-const stops: (() => Promise<void> | void)[] = [];
-
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('parts', 1);
-  leave = enterNamespace(etcd.namespace);
-});
-afterEach(async () => {
-  for (const stop of stops.splice(0).reverse()) await stop();
-});
-afterAll(async () => {
-  leave?.();
-  await etcd?.remove();
-});
 
 type Node = { readonly cluster: Cluster; readonly policies: PolicyStore };
 
@@ -43,7 +30,7 @@ type Node = { readonly cluster: Cluster; readonly policies: PolicyStore };
 async function nodeOf(id: string): Promise<Node> {
   const kv = createMemoryStore();
   const cluster = new Cluster(kv, {
-    etcd: etcd.options,
+    etcd: started.etcd.options,
     prefix: '/weir',
     ...NO_PEERS,
     self: { id, address: '127.0.0.1:1', version: '1.0.0' },
@@ -112,7 +99,7 @@ async function lacksPart(): Promise<boolean> {
 }
 
 test('a collection removes policy bodies that no revision needs, and takes the write lock from a writer', async () => {
-  client = new EtcdClient(etcd.options);
+  client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   const node = await nodeOf('n1');
   await node.cluster.init(false);
@@ -164,7 +151,7 @@ test('a node that was away during writes and a compaction of etcd first receives
   await takesPart(writer);
   await firstValueFrom(away.cluster.follow());
   for (let round = 10; round < 40; round++) expect(await write(writer, `{"a":${round}}`)).toBe(true);
-  await etcd.compact();
+  await started.etcd.compact();
 
   const following = away.cluster.follow();
   const read = await new Promise<string>((resolve, reject) => {
@@ -192,7 +179,7 @@ const BODIES = Array.from({ length: 3 }, (_, index) => {
 });
 
 test('four nodes that repeatedly write old policies never lose a part of a policy while a collector runs without a pause', async () => {
-  client = new EtcdClient(etcd.options);
+  client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   const nodes = await Promise.all(['w1', 'w2', 'w3', 'w4'].map(nodeOf));
   for (const node of nodes) await takesPart(node);

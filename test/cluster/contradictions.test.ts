@@ -1,5 +1,5 @@
 import { filter, firstValueFrom, Subject } from 'rxjs';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import type { Contradiction } from '#cluster/contradiction.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
@@ -11,38 +11,28 @@ import { UnreadableValues } from '#cluster/unreadable-values.js';
 import { encodeJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
+import { NO_PEERS } from './etcd-cluster.js';
+import { etcdOfFile } from './etcd-of-file.js';
 
 const SOON = { withinMs: 5_000 };
 const SETTING = 'setting/performance-mode';
 const MINE_ID = crypto.randomUUID();
 const MINE = Uint8Array.from(encodeJson({ enabled: false }));
 
-let etcd: EtcdCluster;
-let leave: () => void;
+const started = etcdOfFile('contra', 1);
+const { stops } = started;
 let client: EtcdClient;
-const stops: (() => Promise<void> | void)[] = [];
 
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('contra', 1);
-  leave = enterNamespace(etcd.namespace);
-  client = new EtcdClient(etcd.options);
+beforeAll(() => {
+  client = new EtcdClient(started.etcd.options);
 });
-afterEach(async () => {
-  for (const stop of stops.splice(0).reverse()) await stop();
-});
-afterAll(async () => {
-  client?.close();
-  leave?.();
-  await etcd?.remove();
-});
+afterAll(() => client?.close());
 
 /** Starts the cluster part of a node over a local store. `ended` resolves with the failure that ends it. */
 function follow(kv: KvStore, prefix: string) {
   const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
-  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, ...NO_PEERS, local: [], seal: null });
+  const cluster = new Cluster(kv, { etcd: started.etcd.options, prefix, self, ...NO_PEERS, local: [], seal: null });
   const ended = new Promise<Contradiction>((resolve) => {
     const following = cluster.follow().subscribe({ error: resolve });
     stops.push(

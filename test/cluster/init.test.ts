@@ -1,13 +1,13 @@
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { Cluster } from '#cluster/cluster.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { createIntegrationStore } from '#store/settings/integration-store.js';
 import { type Seal, sealWith } from '#store/settings/seal.js';
 import type { KvStore } from '#store/store-types.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { EtcdCluster, NO_PEERS } from './etcd-cluster.js';
+import { NO_PEERS } from './etcd-cluster.js';
+import { etcdOfFile } from './etcd-of-file.js';
 
 const SECRET = 'a-secret-token';
 const INTEGRATION = {
@@ -19,25 +19,12 @@ const INTEGRATION = {
 } as const;
 const SEAL = sealWith(async () => Buffer.alloc(32, 7));
 
-let etcd: EtcdCluster;
-let leave: () => void;
-const stops: (() => Promise<void> | void)[] = [];
-
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('init', 1);
-  leave = enterNamespace(etcd.namespace);
-});
-afterEach(async () => {
-  for (const stop of stops.splice(0).reverse()) await stop();
-});
-afterAll(async () => {
-  leave?.();
-  await etcd?.remove();
-});
+const started = etcdOfFile('init', 1);
+const { stops } = started;
 
 function clusterOver(kv: KvStore, prefix: string, seal: Seal | null): Cluster {
   const self = { id: 'n1', address: '127.0.0.1:1', version: '1.0.0' };
-  const cluster = new Cluster(kv, { etcd: etcd.options, prefix, self, ...NO_PEERS, local: [], seal });
+  const cluster = new Cluster(kv, { etcd: started.etcd.options, prefix, self, ...NO_PEERS, local: [], seal });
   stops.push(() => cluster.store.close());
   return cluster;
 }
@@ -53,7 +40,7 @@ test('a node that creates a cluster shares the token of its integration encrypte
   await createIntegrationStore(kv).put(INTEGRATION, 'ops');
   const cluster = clusterOver(kv, '/weir/b', SEAL);
   await cluster.init(true);
-  const client = new EtcdClient(etcd.options);
+  const client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   expect((await client.range(under('/weir/b/'))).entries).toEqual([]);
   await cluster.init(false);

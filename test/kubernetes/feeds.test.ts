@@ -78,12 +78,18 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.3']);
   });
 
-  test('a new feed keeps the lists of the scopes that it shares with an incomplete feed', () => {
+  /** Returns a cluster with one pod, whose next feed of pods and namespaces has begun. */
+  function withNextFeed(): Prod {
     const prod = new Prod();
     prod.begin(1, PODS);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
-    // Other credentials, so that PODS is listed again.
     prod.begin(2, PODS, NAMESPACES);
+    return prod;
+  }
+
+  test('a new feed keeps the lists of the scopes that it shares with an incomplete feed', () => {
+    // Other credentials, so that PODS is listed again.
+    const prod = withNextFeed();
     prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
     prod.keep(3, [2, 2], PODS, NAMESPACES, NODES);
     prod.change(3, PODS, at('c', '10.0.0.3', 7));
@@ -94,10 +100,7 @@ describe('a feed', () => {
   });
 
   test('a feed with the same scopes as the feed in effect takes effect at once, and ends an incomplete feed', () => {
-    const prod = new Prod();
-    prod.begin(1, PODS);
-    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
-    prod.begin(2, PODS, NAMESPACES);
+    const prod = withNextFeed();
     prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
     prod.keep(3, [1], PODS);
     prod.list(2, NAMESPACES, 8, namespace('shop'));
@@ -107,10 +110,7 @@ describe('a feed', () => {
   });
 
   test('a feed stays in effect and is updated until the next feed is complete', () => {
-    const prod = new Prod();
-    prod.begin(1, PODS);
-    prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));
-    prod.begin(2, PODS, NAMESPACES);
+    const prod = withNextFeed();
     // Another server: other objects, and lower versions.
     prod.list(2, PODS, 2, at('x', '10.0.0.9', 1));
     prod.change(1, PODS, at('b', '10.0.0.2', 6));

@@ -9,6 +9,7 @@ import { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
+import { DENIED_FINDING } from './denied-finding.js';
 import { ownersSince, pod } from './owners.js';
 
 const record = { id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', revision: 1 };
@@ -26,19 +27,10 @@ beforeEach(() => {
 });
 const add = (...connections: SeenConnection[]) => denied.add({ connections, lost: 0, lostDenied: 0 }, 0);
 const finding = {
-  ...emptyIdentity,
+  ...DENIED_FINDING,
   type: 'tls_deny',
   policyId: record.id,
-  sourceGroup: 'lan',
-  rule: 'no',
-  decidedBy: 'rule',
-  source: '10.0.0.7',
-  destination: '192.0.2.1',
-  destinationPort: 443,
-  protocol: 6,
   sni: 'www.example.com',
-  effectiveAction: 'deny',
-  generation: 7,
   firstMs: 1_000,
   lastMs: 1_000,
   count: 1,

@@ -10,6 +10,7 @@ import { AddressOwners } from '#observe/names/address-owners.js';
 import { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
+import { DENIED_FINDING } from './denied-finding.js';
 import { batchOf, type EventInput } from './events.js';
 import { ownersSince, pod } from './owners.js';
 
@@ -37,18 +38,9 @@ const deny = (more: Partial<EventInput> = {}): EventInput => ({
   ...more,
 });
 const finding = {
-  ...emptyIdentity,
+  ...DENIED_FINDING,
   type: 'l4_deny',
-  sourceGroup: 'lan',
-  rule: 'no',
-  decidedBy: 'rule',
-  source: '10.0.0.7',
-  destination: '192.0.2.1',
-  destinationPort: 443,
-  protocol: 6,
   dropReason: 'policy_deny',
-  effectiveAction: 'deny',
-  generation: 7,
 };
 
 test('`DeniedEvents` merges equal denied packets into one finding, with the first and last time', () => {

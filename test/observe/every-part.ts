@@ -12,7 +12,7 @@ const full = (entries: number) => ({ entries, capacity: 131_072 });
  * The counters of a node with all parts running. Most counters of a part have different values, so that a
  * test finds exchanged counters.
  */
-const EVERY_PART: NodeStats = {
+export const EVERY_PART: NodeStats = {
   ...STATS,
   dataplane: STATS.dataplane && {
     ...STATS.dataplane,

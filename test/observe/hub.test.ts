@@ -15,6 +15,7 @@ import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.j
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
+import { CONNECTION_FIELDS, FLOW_MESSAGE } from './flow-message.js';
 import { ownersSince, pod } from './owners.js';
 
 const ALL: WiretapFilter = {
@@ -136,26 +137,9 @@ describe('a wiretap message', () => {
     hub.events(batchOf([flow(443)], { unixMs: Date.parse('2026-01-31T12:00:00.123Z') }), 0);
     expect(messages()).toEqual([
       {
-        type: 'flow',
-        time: '2026-01-31T12:00:00.123Z',
-        src: '10.0.0.7',
-        src_port: 40_000,
-        dst: '192.0.2.1',
-        dst_port: 443,
-        proto: 6,
-        icmp_id: null,
-        src_names: [],
+        ...FLOW_MESSAGE,
         dst_names: ['www.example.com', 'old.example.com'],
-        verdict: 'allow',
-        effective_action: 'allow',
-        source_group: 'lan',
-        rule: 'web',
-        decided_by: 'rule',
         policy_id: record.id,
-        generation: 7,
-        interface: 'lan0',
-        state: 'tcp_syn_sent',
-        foreign: false,
         translation: null,
       },
     ]);
@@ -262,20 +246,10 @@ describe('a wiretap message', () => {
 
 describe('a wiretap message of an inspected connection or request', () => {
   const common = {
+    ...CONNECTION_FIELDS,
     time: '1970-01-01T00:00:01.000Z',
-    src: '10.0.0.7',
-    src_port: 40_000,
-    dst: '192.0.2.1',
-    dst_port: 443,
-    proto: 6,
-    icmp_id: null,
-    src_names: [],
     dst_names: ['cdn.example.net'],
-    source_group: 'lan',
-    rule: 'web',
-    decided_by: 'rule',
     policy_id: record.id,
-    generation: 7,
     interface: null,
     sni: 'www.example.com',
   };

@@ -9,6 +9,27 @@ const UDP = 17;
 const ICMP = 1;
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
 
+/**
+ * Returns the listing of a policy with one group for 10.0.0.1, whose rules are in one rule block for any
+ * destination. `ranks` is the number of ranks; the last is the default. `portMap` are the lines from port map
+ * 0.
+ */
+const oneBlock = (ranks: number, ...portMap: readonly string[]): readonly string[] => [
+  `ranks ${ranks}`,
+  'sources',
+  '  0.0.0.0-10.0.0.0 list 0',
+  '  10.0.0.1 list 1',
+  '  10.0.0.2-255.255.255.255 list 0',
+  'lists',
+  `  list 0: default #${ranks - 1} deny`,
+  `  list 1: rule blocks 0, default #${ranks - 1} deny`,
+  'rule blocks',
+  '  rule block 0: any destination port map 0',
+  'port maps',
+  '  port map 0',
+  ...portMap,
+];
+
 const cases: [string, Policy, readonly string[]][] = [
   [
     'only the default for a policy without groups',
@@ -167,25 +188,14 @@ const cases: [string, Policy, readonly string[]][] = [
   [
     'the protocols with ports for a rule with ports and any protocol',
     policy([group(['10.0.0.1'], [rule({ ports: ['53'] })])]),
-    [
-      'ranks 2',
-      'sources',
-      '  0.0.0.0-10.0.0.0 list 0',
-      '  10.0.0.1 list 1',
-      '  10.0.0.2-255.255.255.255 list 0',
-      'lists',
-      '  list 0: default #1 deny',
-      '  list 1: rule blocks 0, default #1 deny',
-      'rule blocks',
-      '  rule block 0: any destination port map 0',
-      'port maps',
-      '  port map 0',
+    oneBlock(
+      2,
       '    tcp/53 #0 allow',
       '    udp/53 #0 allow',
       '    dccp/53 #0 allow',
       '    sctp/53 #0 allow',
       '    udplite/53 #0 allow',
-    ],
+    ),
   ],
   [
     'ICMP types and codes',
@@ -199,19 +209,8 @@ const cases: [string, Policy, readonly string[]][] = [
         ],
       ),
     ]),
-    [
-      'ranks 4',
-      'sources',
-      '  0.0.0.0-10.0.0.0 list 0',
-      '  10.0.0.1 list 1',
-      '  10.0.0.2-255.255.255.255 list 0',
-      'lists',
-      '  list 0: default #3 deny',
-      '  list 1: rule blocks 0, default #3 deny',
-      'rule blocks',
-      '  rule block 0: any destination port map 0',
-      'port maps',
-      '  port map 0',
+    oneBlock(
+      4,
       '    icmp/0 #1 allow',
       '    icmp/3 #1 allow',
       '    icmp/8.0-8.1 #0 deny',
@@ -221,7 +220,7 @@ const cases: [string, Policy, readonly string[]][] = [
       '    icmp/11-12 #1 allow',
       '    icmp/254.255 #2 deny',
       '    icmp/255.255 #2 deny',
-    ],
+    ),
   ],
   [
     'source-port maps for rules with source ports',
@@ -235,19 +234,8 @@ const cases: [string, Policy, readonly string[]][] = [
         ],
       ),
     ]),
-    [
-      'ranks 4',
-      'sources',
-      '  0.0.0.0-10.0.0.0 list 0',
-      '  10.0.0.1 list 1',
-      '  10.0.0.2-255.255.255.255 list 0',
-      'lists',
-      '  list 0: default #3 deny',
-      '  list 1: rule blocks 0, default #3 deny',
-      'rule blocks',
-      '  rule block 0: any destination port map 0',
-      'port maps',
-      '  port map 0',
+    oneBlock(
+      4,
       '    tcp/0-21 source-port map 0',
       '    tcp/22 source-port map 1',
       '    tcp/23 source-port map 2',
@@ -266,30 +254,19 @@ const cases: [string, Policy, readonly string[]][] = [
       '    1000-2000 #1 allow',
       '    2001-65534 #2 audit audited',
       '    65535 #1 allow',
-    ],
+    ),
   ],
   [
     'the verdict redirect for the TCP packets of TLS rules',
     policy([group(['10.0.0.1'], [rule({ tls: {}, ports: ['443'] }), rule({ tls: {}, mode: 'audit' }), rule()])]),
-    [
-      'ranks 4',
-      'sources',
-      '  0.0.0.0-10.0.0.0 list 0',
-      '  10.0.0.1 list 1',
-      '  10.0.0.2-255.255.255.255 list 0',
-      'lists',
-      '  list 0: default #3 deny',
-      '  list 1: rule blocks 0, default #3 deny',
-      'rule blocks',
-      '  rule block 0: any destination port map 0',
-      'port maps',
-      '  port map 0',
+    oneBlock(
+      4,
       '    protocols 0-5 #2 allow',
       '    tcp/0-442 #1 redirect audited',
       '    tcp/443 #0 redirect',
       '    tcp/444-65535 #1 redirect audited',
       '    protocols 7-255 #2 allow',
-    ],
+    ),
   ],
   [
     'separate port maps for hostname rules',

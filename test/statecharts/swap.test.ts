@@ -34,16 +34,12 @@ function startSwap(stageRequest: string | null) {
   return { actor, published, log, ended };
 }
 
+/** The output of a swap whose program is in force. */
+const FLIPPED = { kind: 'flipped', generation: 2, program: PROGRAM, epoch: 7, sinceMs: 9, uncompiled: 0 };
+
 test('the swap chart flips to the new program immediately after the proof if no stage request started the swap', async () => {
   const { published, log, ended } = startSwap(null);
-  expect(await ended()).toEqual({
-    kind: 'flipped',
-    generation: 2,
-    program: PROGRAM,
-    epoch: 7,
-    sinceMs: 9,
-    uncompiled: 0,
-  });
+  expect(await ended()).toEqual(FLIPPED);
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
@@ -52,14 +48,7 @@ test('after a stage request, the swap chart flips to the new program only on a f
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });
-  expect(await ended()).toEqual({
-    kind: 'flipped',
-    generation: 2,
-    program: PROGRAM,
-    epoch: 7,
-    sinceMs: 9,
-    uncompiled: 0,
-  });
+  expect(await ended()).toEqual(FLIPPED);
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published.slice(1)).toEqual([
     { type: 'program.stage_answered', id: 's', outcome: { kind: 'staged', lines: 3, proof: PROOF } },

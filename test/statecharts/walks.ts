@@ -34,6 +34,12 @@ const ATTACHED = [
   { missing: [], renamed: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
 ];
 
+/** The configured and needed of the input of a part that the policy may need. */
+const PART_INPUTS = [
+  { configured: false, needed: false },
+  { configured: false, needed: true },
+  { configured: true, needed: true },
+];
 const activated = (dns: boolean) => ({
   type: 'policy.activated',
   record: dns ? RECORD : null,
@@ -43,6 +49,14 @@ const activated = (dns: boolean) => ({
   lookups: LOOKUPS,
   inspection: { ...INSPECTION, intercepts: dns },
 });
+/** The events by which such a part learns what is in force. */
+const DATAPLANE_EVENTS = [
+  activated(true),
+  activated(false),
+  { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
+  { type: 'dataplane.lost', reason: 'the worker died' },
+  { type: 'dataplane.closed' },
+];
 
 const stage = (generation: number) => ({
   type: 'program.stage_requested',
@@ -351,11 +365,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
     ]) as never,
     regions: {},
   })),
-  dnsProxy: [
-    { configured: false, needed: false },
-    { configured: false, needed: true },
-    { configured: true, needed: true },
-  ].flatMap((configured) =>
+  dnsProxy: PART_INPUTS.flatMap((configured) =>
     [
       { enforced: true, lookups: null },
       { enforced: false, lookups: LOOKUPS },
@@ -363,11 +373,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       machine: dnsProxyChart,
       input: { ...configured, ...more },
       events: [
-        activated(true),
-        activated(false),
-        { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
-        { type: 'dataplane.lost', reason: 'the worker died' },
-        { type: 'dataplane.closed' },
+        ...DATAPLANE_EVENTS,
         { type: 'dns.upstreams_changed', alive: [], dead: ['192.0.2.53:53'] },
         { type: 'dns.upstreams_changed', alive: ['192.0.2.53:53'], dead: [] },
         { type: 'dns.died', reason: 'the thread ended' },
@@ -377,11 +383,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       regions: { '': 'dns_allowlist' } as const,
     })),
   ),
-  servicePlane: [
-    { configured: false, needed: false },
-    { configured: false, needed: true },
-    { configured: true, needed: true },
-  ].flatMap((configured) =>
+  servicePlane: PART_INPUTS.flatMap((configured) =>
     [
       { enforced: true, inspection: null },
       { enforced: false, inspection: INSPECTION },
@@ -389,11 +391,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       machine: servicePlaneChart,
       input: { ...configured, ...more },
       events: [
-        activated(true),
-        activated(false),
-        { type: 'dataplane.enforcing', generation: 1, epoch: 1 },
-        { type: 'dataplane.lost', reason: 'the worker died' },
-        { type: 'dataplane.closed' },
+        ...DATAPLANE_EVENTS,
         { type: 'service_plane.ca_changed', hasCa: true, fault: null },
         { type: 'service_plane.ca_changed', hasCa: false, fault: 'its key cannot be unsealed' },
         { type: 'service_plane.upstream_ca_changed', fault: 'the file contains no readable PEM certificate' },

@@ -6,6 +6,7 @@ import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/polic
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
+import { RECORD } from '#test/statecharts/sample.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import {
   envelope,
@@ -57,17 +58,7 @@ describe('a successful policy write', () => {
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(datapath.log).toEqual(['open', 'attach', 'stage 0', 'prove 0', 'flip 0', 'stage 1', 'prove 1', 'flip 1']);
     const { id } = outcome.stored.record;
-    const record = {
-      id,
-      name: 'default',
-      form: 'singleton',
-      mode: 'enforce',
-      revision: 1,
-      created_at: '2026-01-01T00:00:00.000Z',
-      updated_at: '2026-01-01T00:00:00.000Z',
-      updated_by: 'alice',
-      active: true,
-    };
+    const record = { ...RECORD, id, name: 'default', form: 'singleton' };
     expect({ ...outcome, stored: outcome.stored.record }).toEqual({
       kind: 'written',
       created: true,

@@ -3,21 +3,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { watchTlsEnd } from '#service-plane/intercept/stream-end.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
+import { AT_ONCE, END, ENDS, type End } from './connection-end.js';
 import { createHttp1Rig, type Http1Rig, heard } from './http1-rig.js';
 
-/** The time in which a side must learn of the end of the other side, in milliseconds. */
-const AT_ONCE = { timeout: 1_000, interval: 5 };
-
-/**
- * The ends of a TLS connection. A process that is killed ends it by `FIN`, or by `RST` if it has unread data.
- */
-const END = {
-  close_notify: (socket: TLSSocket) => socket.end(),
-  FIN: (socket: TLSSocket) => socket.destroy(),
-  RST: destroyWithReset,
-} as const;
-type End = keyof typeof END;
-const ENDS = Object.keys(END) as End[];
 const UNCLEAN: readonly End[] = ['FIN', 'RST'];
 
 /**

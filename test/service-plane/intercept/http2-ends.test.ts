@@ -1,21 +1,9 @@
 import { type ClientHttp2Session, constants, type ServerHttp2Stream } from 'node:http2';
 import type { TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { destroyWithReset } from '#sockets/socket-options.js';
+import { AT_ONCE, END, ENDS, type End } from './connection-end.js';
 import { answerOf, fetch, open } from './http2-request.js';
 import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
-
-/** The time in which a side must learn of the end of the other side, in milliseconds. */
-const AT_ONCE = { timeout: 1_000, interval: 5 };
-
-/** The ends of the connection below HTTP/2, without GOAWAY. */
-const END = {
-  close_notify: (socket: TLSSocket) => socket.end(),
-  FIN: (socket: TLSSocket) => socket.destroy(),
-  RST: destroyWithReset,
-} as const;
-type End = keyof typeof END;
-const ENDS = Object.keys(END) as End[];
 
 let rig: Http2Rig;
 let client: ClientHttp2Session;
