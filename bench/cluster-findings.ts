@@ -6,7 +6,7 @@ import { firstLine } from '#cli/tour/node-process.js';
 import { PeerClient } from '#cluster/peers/peer-client.js';
 import { Peers } from '#cluster/peers/peers.js';
 import type { ClusterMember } from '#cluster/records.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { built } from '#threads/built-file.js';
 import type { Bench, Row } from './bench.js';
 

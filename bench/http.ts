@@ -1,8 +1,8 @@
 import type { HttpRequestMatchConfig } from '#contracts/policy/policy-document.js';
 import { matchRequest } from '#policy/evaluate/connection/http-block.js';
-import { BodyReader } from '#service-plane/http/body-reader.js';
-import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
-import { writeRequestHead } from '#service-plane/http/write-head.js';
+import { BodyReader } from '#service-plane/http/http1/body-reader.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/http1/request-head.js';
+import { writeRequestHead } from '#service-plane/http/http1/write-head.js';
 import { nodeReader } from '#test/service-plane/http/llhttp.js';
 import type { Bench, Row } from './bench.js';
 

@@ -1,7 +1,7 @@
 import { createServer } from 'node:https';
 import { createServer as createSilent } from 'node:net';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 
 /**
  * Serves the findings of nodes, each on a port of its own on loopback. The last `silent` nodes accept

@@ -25,7 +25,7 @@ import { Observer } from '#observe/observer.js';
 import { createPolicyThread } from '#policies/thread/policy-thread.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { interceptCaOver } from '#service-plane/ca/intercept-ca-setting.js';
-import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { createServicePlane } from '#service-plane/thread/service-plane-threads.js';
 import { ListeningSockets } from '#sockets/listening/listening-sockets.js';
 import { inheritedDescriptors, serviceManager } from '#sockets/listening/service-manager.js';
 import { openStore, type Shared } from '#store/store.js';

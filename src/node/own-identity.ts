@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import type { NextIdentity } from '#cluster/peers/peer-certificate.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { writeDurably } from '#store/disk/durable-file.js';
 
 /** The time in milliseconds for which a node uses a certificate that it has made. */

@@ -1,5 +1,5 @@
+import type { UntrustedReason } from '#service-plane/upstream/untrusted-reason.js';
 import type { HttpFault } from './http/fault.js';
-import type { UntrustedReason } from './untrusted-reason.js';
 
 /** Why the service plane could not open a connection to the server. */
 export type LinkFault =

@@ -1,6 +1,6 @@
 import type { Verdict } from '#contracts/policy/policy-model.js';
+import type { ThreadStats } from '#service-plane/thread/service-plane-messages.js';
 import type { RefusedReason } from './refused-reason.js';
-import type { ThreadStats } from './service-plane-messages.js';
 
 /** The counters of one service-plane thread. */
 export class Counts {

@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import type { EtcdOptions } from '#cluster/etcd/etcd-types.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { blockAt } from '#test/docs/blocks.js';
 import { ProgressClock } from '#test/progress-clock.js';
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { onTestFinished } from 'vitest';
 import { encodeJoinToken } from '#cluster/peers/join-tokens.js';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 
 const ACCESS = JSON.stringify({

@@ -6,7 +6,7 @@ import type { NodeAddress } from '#cluster/members/membership.js';
 import { PeerClient } from '#cluster/peers/peer-client.js';
 import { fingerprintOf } from '#cluster/peers/peer-identity.js';
 import { Peers } from '#cluster/peers/peers.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 
 const certificates = { n2: selfSigned('n2').cert, n3: selfSigned('n3').cert, n4: selfSigned('n4').cert };
 const addressOf = (id: keyof typeof certificates, port: number): NodeAddress => ({

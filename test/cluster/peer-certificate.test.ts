@@ -4,7 +4,7 @@ import type { Membership } from '#cluster/members/membership.js';
 import { encodeJoinToken, JoinTokens, readJoinToken } from '#cluster/peers/join-tokens.js';
 import { PeerCertificate } from '#cluster/peers/peer-certificate.js';
 import { fingerprintOf, type PeerIdentity } from '#cluster/peers/peer-identity.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 
 const made = (): PeerIdentity => ({ ...selfSigned('n1'), ca: null });
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { loadConfig, parseConfig } from '#config/load.js';
 import { createWebhookSink } from '#observe/findings/sinks/webhook-sink.js';
-import { createUpstreamTrust } from '#service-plane/upstream-trust.js';
+import { createUpstreamTrust } from '#service-plane/upstream/upstream-trust.js';
 import { fileSeal } from '#store/settings/seal.js';
 import { createAuthority } from '#store/tokens/authority.js';
 import { createTokenStore } from '#store/tokens/token-store.js';

@@ -1,6 +1,5 @@
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
-import { connect as connectTcp, type Socket } from 'node:net';
+import { type AddressInfo, connect as connectTcp, type Socket } from 'node:net';
 import { connect, createServer, type Server, type TLSSocket } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
@@ -14,7 +13,7 @@ import { compile } from '#policy/compile/compile.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
-import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { createServicePlane } from '#service-plane/thread/service-plane-threads.js';
 import { address } from '#test/policy/sample.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';
 import { datapathOptions } from './datapath-options.js';

@@ -14,7 +14,7 @@ import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
 import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
-import { selfSigned } from '#service-plane/ca/self-signed.js';
+import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';

@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import { rootCertificates } from 'node:tls';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { CertificateFacts, SeenCertificate } from '#contracts/service-plane/tls-facts.js';
+import { type CertificateOptions, readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
-import { type CertificateOptions, readCertificateFacts } from '#service-plane/certificate-facts.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { AUTHORITY, type Issued, Issuer, type Order } from './certificate/issued.js';
 

@@ -6,7 +6,7 @@ import type { Packet } from '#contracts/policy/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { parseAddress } from '#policy/model/ipv4.js';
-import { ConnectionEvaluator } from '#service-plane/connection-evaluator.js';
+import { ConnectionEvaluator } from '#service-plane/connection/connection-evaluator.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 
 const PATTERN = '*.example.test';

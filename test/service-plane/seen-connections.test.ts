@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { SeenConnectionRecorder } from '#service-plane/seen-connections.js';
+import { SeenConnectionRecorder } from '#service-plane/connection/seen-connections.js';
 import { request, seenConnection } from '#test/observe/connections.js';
 
 const untimed = ({ atMs: _, ...seen }: ReturnType<typeof seenConnection>) => seen;

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
-import { createServicePlane } from '#service-plane/service-plane-threads.js';
+import { createServicePlane } from '#service-plane/thread/service-plane-threads.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { freePort } from '#test/sockets/free-port.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { Splices } from '#service-plane/splices.js';
+import { Splices } from '#service-plane/connection/splices.js';
 import { Handover } from '#sockets/listening/handover.js';
 
 const built = new URL('../../dist/node/splice.worker.cjs', import.meta.url);

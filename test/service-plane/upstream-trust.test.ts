@@ -3,9 +3,9 @@ import { rmSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createSecureContext, rootCertificates } from 'node:tls';
 import { beforeAll, describe, expect, it } from 'vitest';
-import { readCertificateFacts } from '#service-plane/certificate-facts.js';
-import { type UntrustedReason, untrustedReason } from '#service-plane/untrusted-reason.js';
-import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream-trust.js';
+import { readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
+import { type UntrustedReason, untrustedReason } from '#service-plane/upstream/untrusted-reason.js';
+import { createUpstreamTrust, type UpstreamTrust } from '#service-plane/upstream/upstream-trust.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
 import {
   type Certificates,

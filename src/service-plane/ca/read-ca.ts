@@ -1,10 +1,12 @@
-import { type KeyObject, X509Certificate } from 'node:crypto';
+import { createPrivateKey, type KeyObject, randomBytes, X509Certificate } from 'node:crypto';
+import { duplexPair } from 'node:stream';
+import { connect, DEFAULT_CIPHERS, TLSSocket } from 'node:tls';
 import { append } from '#arrays/append.js';
-import { readCertificate } from '../certificate/certificate.js';
-import type { UntrustedReason } from '../untrusted-reason.js';
+import { readCertificate } from '#service-plane/certificate/certificate.js';
+import { type UntrustedReason, untrustedReason } from '#service-plane/upstream/untrusted-reason.js';
 import { certificatesIn, type InterceptCa, interceptCaOf, outsideCertificates } from './intercept-ca.js';
-import { readKey } from './read-key.js';
-import { tryCa } from './trial.js';
+import { LeafContexts } from './leaf-contexts.js';
+import { CURVES } from './signed-certificate.js';
 
 /** A fault in the operator's input. The message contains no content of the private key. */
 type CaFault = { readonly pointer: '/cert_pem' | '/key_pem'; readonly message: string };
@@ -89,4 +91,80 @@ function faultsOf(certificate: X509Certificate, key: KeyObject, ca: InterceptCa,
   if (now >= ca.notAfter)
     faults.push({ pointer: '/cert_pem', message: `Has expired on ${ca.notAfter.toISOString()}.` });
   return faults;
+}
+
+const TRIAL_NAME = 'weir-trial.invalid';
+
+/**
+ * Returns why a client that trusts the last certificate of the CA's chain would reject a leaf certificate;
+ * null if the client accepts the leaf certificate. The handshake runs inside the process, without network
+ * packets.
+ */
+async function tryCa(ca: InterceptCa, now: Date): Promise<UntrustedReason | null> {
+  const contexts = new LeafContexts({ ticketKeys: randomBytes(48), now: () => now });
+  contexts.use(ca);
+  const secureContext = contexts.of(TRIAL_NAME);
+  if (secureContext === null) throw new RangeError('try a CA: it is not valid now');
+  const [near, far] = duplexPair();
+  const server = new TLSSocket(far, { isServer: true, secureContext });
+  const client = connect({
+    socket: near,
+    servername: TRIAL_NAME,
+    ca: certificatesIn(ca.certPem + ca.chainPem).at(-1),
+    allowPartialTrustChain: true,
+    ciphers: `${DEFAULT_CIPHERS}:@SECLEVEL=2`,
+  });
+  try {
+    await new Promise<void>((resolve, reject) => {
+      server.on('error', reject);
+      client.on('error', reject).once('secureConnect', resolve);
+    });
+    return null;
+  } catch (failure) {
+    return untrustedReason(failure) ?? 'other';
+  } finally {
+    for (const end of [client, server, near, far]) end.destroy();
+  }
+}
+
+const KEY_BLOCK = /-----BEGIN ((?:RSA |EC |ENCRYPTED )?PRIVATE KEY)-----[\s\S]+?-----END \1-----/g;
+/** The PEM block that `openssl ecparam -genkey` writes before the key block. */
+const EC_PARAMETERS = /-----BEGIN EC PARAMETERS-----[^-]+-----END EC PARAMETERS-----/;
+const LEAST_RSA_BITS = 2048;
+
+/**
+ * Reads a private key from a PEM text. Returns a fault if the text is not exactly one unencrypted private
+ * key, or if clients do not accept a CA with this kind of key. The fault contains no content of the key.
+ */
+function readKey(pem: string): KeyObject | { readonly fault: string } {
+  const blocks = pem.match(KEY_BLOCK) ?? [];
+  const rest = pem.replace(KEY_BLOCK, '').replace(EC_PARAMETERS, '').trim();
+  const [block] = blocks;
+  if (block === undefined || blocks.length > 1 || rest !== '')
+    return { fault: 'Must be one private key in PEM, and nothing else.' };
+  if (block.includes('ENCRYPTED'))
+    return { fault: 'Must not be encrypted: decrypt the key with its passphrase first.' };
+  let key: KeyObject;
+  try {
+    key = createPrivateKey(block);
+  } catch {
+    return { fault: 'Is not a private key that OpenSSL can read.' };
+  }
+  const fault = faultOf(key);
+  return fault === null ? key : { fault };
+}
+
+function faultOf({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): string | null {
+  switch (type) {
+    case 'rsa': {
+      const bits = details?.modulusLength ?? 0;
+      return bits >= LEAST_RSA_BITS ? null : `Must have at least ${LEAST_RSA_BITS} bits; this RSA key has ${bits}.`;
+    }
+    case 'ec': {
+      const curve = details?.namedCurve ?? 'no named curve';
+      return CURVES.includes(curve) ? null : `Must be on P-256, P-384 or P-521; this key is on ${curve}.`;
+    }
+    default:
+      return `Must be RSA or EC: browsers accept no CA with a key of the type ${type ?? 'unknown'}.`;
+  }
 }

@@ -1,6 +1,5 @@
 import type { Certificate } from './certificate.js';
-import { DerFault, expected, membersOf, readDerValue, TAG } from './der-reader.js';
-import { readObjectIdentifier } from './object-identifier.js';
+import { DerFault, expected, membersOf, readDerValue, readObjectIdentifier, TAG } from './der-reader.js';
 
 export const EXTENSION = {
   subjectKeyIdentifier: '2.5.29.14',

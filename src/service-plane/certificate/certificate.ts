@@ -1,7 +1,15 @@
 import { X509Certificate } from 'node:crypto';
-import { DerFault, type DerValue, expected, membersOf, readDer, readDerValue, TAG } from './der-reader.js';
+import {
+  DerFault,
+  type DerValue,
+  expected,
+  membersOf,
+  readDer,
+  readDerValue,
+  readObjectIdentifier,
+  TAG,
+} from './der-reader.js';
 import { DistinguishedName } from './distinguished-name.js';
-import { readObjectIdentifier } from './object-identifier.js';
 
 const CONTEXT_0 = 0xa0;
 const EXTENSIONS = 0xa3;

@@ -1,4 +1,5 @@
 import { u8At } from '#arrays/read.js';
+
 export const TAG = {
   boolean: 0x01,
   integer: 0x02,
@@ -70,4 +71,32 @@ function readValue(bytes: Uint8Array, at: number): DerValue {
   const end = start + length;
   if (end > bytes.length) throw new DerFault('truncated');
   return { tag, bytes: bytes.subarray(at, end), content: bytes.subarray(start, end) };
+}
+
+const LONGEST_IDENTIFIER = 64;
+
+/**
+ * Returns an object identifier in dotted form, such as `2.5.4.3`. The numbers are of type bigint, because a
+ * rounded number could equal the number of another identifier.
+ * @throws DerFault if the value is not a valid object identifier.
+ */
+export function readObjectIdentifier(value: DerValue | undefined): string {
+  const { content } = expected(value, TAG.objectIdentifier);
+  if (content.length === 0 || content.length > LONGEST_IDENTIFIER)
+    throw new DerFault('an object identifier that is empty or too long');
+  const arcs: bigint[] = [];
+  let arc = 0n;
+  let isInside = false;
+  for (const byte of content) {
+    if (!isInside && byte === 0x80) throw new DerFault('an arc with leading zeros');
+    arc = (arc << 7n) | BigInt(byte & 0x7f);
+    isInside = byte >= 0x80;
+    if (isInside) continue;
+    arcs.push(arc);
+    arc = 0n;
+  }
+  const [first] = arcs;
+  if (isInside || first === undefined) throw new DerFault('an arc without end');
+  const root = first < 80n ? first / 40n : 2n;
+  return [root, first - root * 40n, ...arcs.slice(1)].join('.');
 }

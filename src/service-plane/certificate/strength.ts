@@ -1,6 +1,5 @@
 import type { Certificate } from './certificate.js';
-import { membersOf, readDerValue, TAG } from './der-reader.js';
-import { readObjectIdentifier } from './object-identifier.js';
+import { membersOf, readDerValue, readObjectIdentifier, TAG } from './der-reader.js';
 
 const RSA_BITS = 2048;
 const RSA_PSS = '1.2.840.113549.1.1.10';

@@ -21,3 +21,18 @@ export function readAuthority(text: string): Authority | HttpFault {
   if (host.length > 253 || port === 0 || (port ?? 1) > 65_535) return 'invalid_host';
   return { host: host.toLowerCase(), port };
 }
+
+/**
+ * The server that a TLS connection is intended for. `sni`: the server name of the ClientHello, in lower case
+ * without a dot at the end. `port`: the destination port.
+ */
+export type Connection = { readonly sni: string; readonly port: number };
+
+/**
+ * Returns a fault if the host of a request is not the server of the connection. Without this check, a
+ * different server could process the request (RFC 9110, 7.4).
+ */
+export function hostFault({ host, port }: Authority, connection: Connection): HttpFault | null {
+  const isIt = host === connection.sni && (port === null || port === connection.port);
+  return isIt ? null : 'host_is_not_sni';
+}

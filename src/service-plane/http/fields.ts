@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Header, Headers } from '#contracts/service-plane/http-facts.js';
+import type { RawHead } from '#service-plane/http/http1/head.js';
 import type { HttpFault } from './fault.js';
-import type { RawHead } from './head.js';
 import { isSpace } from './octets.js';
 
 /**

@@ -2,12 +2,12 @@ import { connect, type TLSSocket } from 'node:tls';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { CertificateFacts } from '#contracts/service-plane/tls-facts.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { connectUpstream } from '#service-plane/connect-upstream.js';
+import { readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
+import { connectUpstream } from '#service-plane/upstream/connect-upstream.js';
+import { untrustedReason } from '#service-plane/upstream/untrusted-reason.js';
+import type { UpstreamTrust } from '#service-plane/upstream/upstream-trust.js';
 import type { TrustAnchors } from '../certificate/trust-anchors.js';
-import { readCertificateFacts } from '../certificate-facts.js';
 import type { LinkFault } from '../refused-reason.js';
-import { untrustedReason } from '../untrusted-reason.js';
-import type { UpstreamTrust } from '../upstream-trust.js';
 import { type TlsEnd, watchTlsEnd } from './stream-end.js';
 
 const HANDSHAKE_MS = 10_000;

@@ -1,7 +1,7 @@
 import type { TLSSocket } from 'node:tls';
 import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
 import type { Decided, Step } from '#policy/evaluate/connection/connection-steps.js';
-import type { Connection } from '../http/canonical.js';
+import type { Connection } from '#service-plane/http/authority.js';
 import type { RefusedReason } from '../refused-reason.js';
 import type { ServerLink } from './server-link.js';
 

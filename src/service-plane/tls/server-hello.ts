@@ -1,5 +1,4 @@
-import { readExtensions } from './hello-extensions.js';
-import { Cursor } from './tls-cursor.js';
+import { Cursor, readExtensions } from './tls-cursor.js';
 import { EXTENSION, TLS13 } from './tls-numbers.js';
 
 const RANDOM_BYTES = 32;

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Headers } from '#contracts/service-plane/http-facts.js';
-import { BodyReader } from '#service-plane/http/body-reader.js';
-import { chunked, lastChunk } from '#service-plane/http/chunks.js';
 import type { HttpFault } from '#service-plane/http/fault.js';
 import type { Framing } from '#service-plane/http/fields.js';
+import { BodyReader } from '#service-plane/http/http1/body-reader.js';
+import { chunked, lastChunk } from '#service-plane/http/http1/chunks.js';
 import { bytesOf, cutsOf } from './pieces.js';
 
 type Body = {

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { readAuthority } from '#service-plane/http/authority.js';
-import { hostFault } from '#service-plane/http/canonical.js';
+import { hostFault, readAuthority } from '#service-plane/http/authority.js';
 
 const connection = { sni: 'a.test', port: 8443 };
 

@@ -1,9 +1,9 @@
 import type { Header } from '#contracts/service-plane/http-facts.js';
-import { BodyReader } from '#service-plane/http/body-reader.js';
-import { chunked, lastChunk } from '#service-plane/http/chunks.js';
 import type { HttpFault } from '#service-plane/http/fault.js';
-import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
-import { writeRequestHead } from '#service-plane/http/write-head.js';
+import { BodyReader } from '#service-plane/http/http1/body-reader.js';
+import { chunked, lastChunk } from '#service-plane/http/http1/chunks.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/http1/request-head.js';
+import { writeRequestHead } from '#service-plane/http/http1/write-head.js';
 
 /** A request that the service plane has read from a connection, with the body bytes that have arrived. */
 export type Exchange = {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { HttpFault } from '#service-plane/http/fault.js';
-import { type Http2Request, readHttp2Request } from '#service-plane/http/http2-request.js';
+import { type Http2Request, readHttp2Request } from '#service-plane/http/http2/http2-request.js';
 
 type Lines = readonly (readonly [name: string, value: string])[];
 

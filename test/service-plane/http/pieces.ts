@@ -1,6 +1,10 @@
 import type { Refusal } from '#service-plane/http/fault.js';
-import { type RequestHead, RequestHeadReader } from '#service-plane/http/request-head.js';
-import { type RequestOfResponse, type ResponseHead, ResponseHeadReader } from '#service-plane/http/response-head.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/http1/request-head.js';
+import {
+  type RequestOfResponse,
+  type ResponseHead,
+  ResponseHeadReader,
+} from '#service-plane/http/http1/response-head.js';
 
 export const bytesOf = (text: string): Buffer => Buffer.from(text, 'latin1');
 

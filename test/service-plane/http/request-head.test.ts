@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { FAULT_STATUS, type HttpFault } from '#service-plane/http/fault.js';
-import type { RequestHead } from '#service-plane/http/request-head.js';
-import { RequestHeadReader } from '#service-plane/http/request-head.js';
+import { type RequestHead, RequestHeadReader } from '#service-plane/http/http1/request-head.js';
 import { bytesOf, cutsOf, readRequest } from './pieces.js';
 import { SMUGGLING } from './smuggling.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { HttpFault } from '#service-plane/http/fault.js';
-import type { RequestOfResponse, ResponseHead } from '#service-plane/http/response-head.js';
+import type { RequestOfResponse, ResponseHead } from '#service-plane/http/http1/response-head.js';
 import { bytesOf, cutsOf, readResponse } from './pieces.js';
 
 const get: RequestOfResponse = { method: 'GET', isWebSocket: false };

@@ -2,9 +2,9 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Header } from '#contracts/service-plane/http-facts.js';
 import { areAmbiguous, type Framing } from '#service-plane/http/fields.js';
-import type { RequestHead } from '#service-plane/http/request-head.js';
-import type { ResponseHead } from '#service-plane/http/response-head.js';
-import { writeRequestHead, writeResponseHead } from '#service-plane/http/write-head.js';
+import type { RequestHead } from '#service-plane/http/http1/request-head.js';
+import type { ResponseHead } from '#service-plane/http/http1/response-head.js';
+import { writeRequestHead, writeResponseHead } from '#service-plane/http/http1/write-head.js';
 import { bytesOf, readRequest, readResponse } from './pieces.js';
 
 const written = (text: string, closes = false): string => {

@@ -2,7 +2,7 @@ import { type AddressInfo, connect as connectTcp, type Server } from 'node:net';
 import { connect, createServer as createTlsServer, type TLSSocket } from 'node:tls';
 import type { Decided } from '#policy/evaluate/connection/connection-steps.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
-import { Http1Session } from '#service-plane/intercept/http1-session.js';
+import { Http1Session } from '#service-plane/intercept/http1/http1-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 import { makeCertificates, SERVER_NAME } from '#test/service-plane/certificates.js';

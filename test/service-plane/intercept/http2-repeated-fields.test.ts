@@ -1,6 +1,6 @@
 import { constants } from 'node:http2';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { isForbiddenTrailer } from '#service-plane/http/trailers.js';
+import { isForbiddenTrailer } from '#service-plane/http/http1/trailers.js';
 import { answerFrames, block, END_HEADERS, END_STREAM, FRAME, frame, GET, RawClient } from './frames.js';
 import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 

@@ -10,7 +10,7 @@ import type { Rule } from '#contracts/policy/policy-model.js';
 import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
 import { type Decided, decideRequest, type Step } from '#policy/evaluate/connection/connection-steps.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
-import { Http2Session } from '#service-plane/intercept/http2-session.js';
+import { Http2Session } from '#service-plane/intercept/http2/http2-session.js';
 import { ServerLink } from '#service-plane/intercept/server-link.js';
 import type { SessionPorts } from '#service-plane/intercept/session-ports.js';
 import { destroyWithReset } from '#sockets/socket-options.js';

@@ -1,8 +1,8 @@
 import { Duplex } from 'node:stream';
 import type { TLSSocket } from 'node:tls';
 import { expect, test } from 'vitest';
+import { Tunnel } from '#service-plane/intercept/http1/tunnel.js';
 import type { LinkListener, ServerLink } from '#service-plane/intercept/server-link.js';
-import { Tunnel } from '#service-plane/intercept/tunnel.js';
 
 const duplex = () =>
   new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(), allowHalfOpen: true }) as TLSSocket;

@@ -3,7 +3,7 @@ import { createSecureContext } from 'node:tls';
 import { getExtensionData, readTlsClientHello } from 'read-tls-client-hello';
 import { afterAll, describe, expect, it } from 'vitest';
 import type { ClientHello, HelloFacts } from '#contracts/service-plane/tls-facts.js';
-import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { HelloReader } from '#service-plane/tls/hello/hello-reader.js';
 import { Random, seedOf } from '#test/seed.js';
 import { Issuer } from '../certificate/issued.js';
 import { read } from './chunks.js';

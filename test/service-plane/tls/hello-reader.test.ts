@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { HelloFacts, HelloFault } from '#contracts/service-plane/tls-facts.js';
-import { HelloReader } from '#service-plane/tls/hello-reader.js';
+import { HelloReader } from '#service-plane/tls/hello/hello-reader.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { CHROMIUM_HELLO } from './chromium-hello.js';
 import { read, split } from './chunks.js';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { AnswerReader } from '#service-plane/tls/answer-reader.js';
-import { mayFollow } from '#service-plane/tls/second-hello.js';
+import { mayFollow } from '#service-plane/tls/hello/second-hello.js';
 import { split } from './chunks.js';
 import {
   alpnOf,

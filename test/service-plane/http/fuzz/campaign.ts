@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { BodyReader } from '#service-plane/http/body-reader.js';
 import type { Framing } from '#service-plane/http/fields.js';
+import { BodyReader } from '#service-plane/http/http1/body-reader.js';
 import { Random } from '#test/seed.js';
 import { converse } from '../conversation.js';
 import { differenceFromNode } from '../node-parser-comparison.js';

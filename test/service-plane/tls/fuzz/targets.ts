@@ -1,10 +1,10 @@
 import { deepStrictEqual } from 'node:assert';
+import { readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
 import { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
-import { readCertificateFacts } from '#service-plane/certificate-facts.js';
-import { readClientHello } from '#service-plane/tls/client-hello.js';
 import { FlightReader } from '#service-plane/tls/flight-reader.js';
-import { HelloReader } from '#service-plane/tls/hello-reader.js';
-import { mayFollow } from '#service-plane/tls/second-hello.js';
+import { readClientHello } from '#service-plane/tls/hello/client-hello.js';
+import { HelloReader } from '#service-plane/tls/hello/hello-reader.js';
+import { mayFollow } from '#service-plane/tls/hello/second-hello.js';
 import type { Target } from '#test/fuzz-campaign.js';
 import { read } from '../chunks.js';
 import { anySplit, mutant } from '../mutant.js';
