@@ -56,7 +56,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
         throw new Refused({
           ...failure.refusal,
           code: 'member_refused',
-          detail: `the node ${failure.node} cannot hold the policy: ${failure.refusal.detail}`,
+          detail: `the node ${failure.node} refused the policy: ${failure.refusal.detail}`,
         });
       throw storeRefused(failure);
     }

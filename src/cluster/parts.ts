@@ -55,7 +55,7 @@ async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readon
   return found;
 }
 
-/** Returns the operations of a plan that write lists of parts and parts. */
+/** Returns the operations of a plan that write parts and lists of parts. */
 export const bodiesOf = ({ operations }: PolicyPlan): KvPut[] =>
   operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
 

@@ -1,6 +1,6 @@
 import type { Config } from './config.js';
 
-/** A file that a configuration names, with its dotted configuration key, such as `api.tls.key`. */
+/** A file whose path is in the configuration, with its dotted configuration key, such as `api.tls.key`. */
 export type NamedFile = { readonly key: string; readonly path: string };
 
 /**

@@ -28,7 +28,7 @@ export type RefusalCode =
   | 'nothing_activated' // HTTP 409: the write does not change the policy in force
   | 'no_cluster' // HTTP 409: the configuration of the node has no cluster section
   | 'seal_key_needed' // HTTP 409: a secret can be stored only with `cluster.seal_key_file`
-  | 'member_refused' // HTTP 409: a node of the cluster cannot hold the policy; the detail names the node
+  | 'member_refused' // HTTP 409: a node of the cluster refused the policy; the detail names the node
   | 'invalid_config' // HTTP 409: the configuration file has errors; `problems` lists them
   | 'would_unpolice' // HTTP 409: the reload would end the policing of an existing interface
   | 'reload_failed' // HTTP 503: a part could not apply the new configuration

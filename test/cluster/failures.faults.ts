@@ -99,7 +99,7 @@ describe('a policy that one node cannot hold', () => {
     const refused = await rig.plain.request('PUT', '/api/v1/policy', large());
     expect(codeOf(refused)).toEqual([409, 'member_refused']);
     expect((refused.body as { readonly detail: string }).detail).toMatch(
-      /^the node n2 cannot hold the policy: .*\d+ .*8192/,
+      /^the node n2 refused the policy: .*\d+ .*8192/,
     );
     expect(await Promise.all(rig.nodes.map(textAt))).toEqual([before, before, before]);
     expect((await put(rig.plain, '10.3.0.1')).headers.get('weir-nodes')).toBe('3/3');

@@ -195,13 +195,13 @@ export const ERRORS = {
   change_pending: entry(
     409,
     'Change pending',
-    'A policy change is pending, or another one than the request names. Meanwhile no roll-out can begin, and no integration can be removed; nothing was changed.',
+    'A policy change is pending, or the pending change has another generation than the request names. While a change is pending, no roll-out can begin, and no integration can be removed; nothing was changed.',
     'Look at it with `weir policy pending`; confirm it with `weir policy confirm`, or revert it with `weir policy revert`.',
   ),
   nothing_activated: entry(
     409,
     'Nothing activated',
-    'The write does not change the policy in force, so that nothing could be rolled out or go back; nothing was changed.',
+    'The write does not change the policy in force, so there would be nothing to roll out or revert; nothing was changed.',
     'Send the write without `confirm_within` and `rollout_share`.',
   ),
   no_cluster: entry(
@@ -213,13 +213,13 @@ export const ERRORS = {
   seal_key_needed: entry(
     409,
     'Seal key needed',
-    'A secret can be stored in a cluster only sealed, and this node has no sealing key; nothing was changed.',
+    'A cluster stores secrets only encrypted, and this node has no sealing key; nothing was changed.',
     'Configure the same `cluster.seal_key_file` on all nodes.',
   ),
   member_refused: entry(
     409,
     'Member refused',
-    'A node of the cluster cannot hold the policy, for example because of a limit of its datapath; nothing was changed.',
+    'A node of the cluster refused the policy, for example because the policy exceeds a limit of its datapath; nothing was changed.',
     'Correct the policy, or write it without a rehearsal; that node then keeps its present policy.',
   ),
   write_conflict: entry(
@@ -285,7 +285,7 @@ export const ERRORS = {
   too_many_questions: entry(
     429,
     'Too many questions',
-    'Too many questions about policies with this token are waiting.',
+    'Too many explain requests with this token are waiting.',
     'Wait for the pending responses.',
   ),
   headers_too_large: entry(
@@ -309,8 +309,8 @@ export const ERRORS = {
   too_costly: entry(
     503,
     'Too costly',
-    'A question about a policy exceeded its time limit.',
-    'Ask about a smaller draft, or one with fewer regular expressions.',
+    'An explain request exceeded its time limit.',
+    'Explain a smaller draft, or a draft with fewer regular expressions.',
   ),
   activation_timeout: entry(
     503,
@@ -333,7 +333,7 @@ export const ERRORS = {
   generation_not_reached: entry(
     503,
     'Generation not reached',
-    'The node does not enforce the demanded generation within 2 s.',
+    'The node did not enforce the requested generation within 2 s.',
     'Read again; the check policy_replication of the node shows why it is behind.',
   ),
   store_full: entry(

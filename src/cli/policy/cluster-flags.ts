@@ -8,7 +8,7 @@ export type ClusterOptions = { readonly rehearse: boolean; readonly wait?: strin
 
 export const NO_REHEARSE = [
   '--no-rehearse',
-  'in a cluster: commit without the votes of the other nodes; a node that cannot hold the policy keeps its own',
+  'in a cluster: commit without the votes of the other nodes; a node that cannot stage the policy keeps its own',
 ] as const;
 
 /** Returns the flag `--wait` of a command that waits until the node is ready, or for nodes of a cluster. */

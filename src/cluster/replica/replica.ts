@@ -149,7 +149,7 @@ export class Replica {
   }
 
   /**
-   * Passes bodies to the replica that may be committed soon, so that it need not read them from etcd. `list`
+   * Passes bodies that may be committed soon to the replica, which then need not read them from etcd. `list`
    * is the hash of their list of parts.
    */
   offer(list: string, bodies: readonly KvPut[]): void {

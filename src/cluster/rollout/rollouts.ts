@@ -30,7 +30,7 @@ const CUT_OFF_MS = 15_000;
 const WITHIN = { withinMs: 2_000 };
 
 /**
- * Chooses the first nodes of a roll-out, reports and reads their health, and decides on the leader when a
+ * Chooses the first nodes of a roll-out, reports and reads their health, and, on the leader, decides when a
  * pending change ends.
  */
 export class Rollouts {

@@ -89,7 +89,7 @@ function presenceOf(schema: z.core.$ZodType): string[] {
     : ['Without this section, the defaults apply.'];
 }
 
-/** Returns how a missing key is treated; an empty list if it has no effect. */
+/** Returns a text about the effect of a missing key; an empty list if a missing key has no effect. */
 function defaultOf(schema: z.core.$ZodType): string[] {
   const { shown } = metaOf(schema);
   if (typeof shown === 'string') return shown === 'none' ? [] : [`default ${shown}`];

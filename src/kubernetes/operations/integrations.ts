@@ -10,7 +10,7 @@ import { expiryWarnings } from './token-expiry.js';
  * token is omitted, because it is secret.
  */
 export type StoredIntegrationView = Omit<IntegrationRecord, 'service_account_token'> & { readonly in_cluster: false };
-/** The integration of the setting `kubernetes.in_cluster`. It cannot be written. */
+/** The integration of the setting `kubernetes.in_cluster`, which the API cannot change. */
 type InClusterView = { readonly name: string; readonly kind: 'kubernetes'; readonly in_cluster: true };
 export type IntegrationView = StoredIntegrationView | InClusterView;
 

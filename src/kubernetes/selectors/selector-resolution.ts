@@ -9,7 +9,7 @@ import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.
 /**
  * Returns which selectors are resolved by the objects of the integrations, and which networks are selected or
  * closed. `integrations` maps the name of an integration to its objects. `podNetworks`: the networks of pods
- * that the configuration lists, in place of those of the nodes.
+ * in the configuration, which replace the networks of the nodes.
  */
 export function resolutionOf(
   selectors: readonly ParsedSelector[],

@@ -83,7 +83,10 @@ export async function planOf(
   return { head: next, headRevision, operations, body };
 }
 
-/** Returns the writes of a record: the policy, and its revision. */
+/**
+ * Returns the operations that write a policy record: as the present record of the policy, and as a revision
+ * in the history.
+ */
 export function writesOf(row: PolicyRow): KvOperation[] {
   return [putJson(policyKey(row.id), row), putJson(historyKey(row.id, row.revision), row)];
 }
