@@ -18,7 +18,7 @@ const PendingSchema = z.object({
   written_at: instant,
   written_by: z.string(),
   ends_at: instant.describe(
-    'An estimate of the time when the change goes back, or when all nodes enforce it. etcd can measure a longer time.',
+    'An estimate of the time when the change is reverted, or when all nodes enforce it. etcd can measure a longer time.',
   ),
   share: z.int().nullable().describe('The percentage of the nodes that enforce a roll-out first.'),
   nodes: z
@@ -38,7 +38,7 @@ const ChangeSchema = z
   })
   .meta({
     id: 'PendingChange',
-    description: 'The policy write that goes back by itself.',
+    description: 'The policy write that is reverted unless it is confirmed, or its roll-out succeeds.',
     examples: [
       {
         pending: {

@@ -19,12 +19,12 @@ export const pendingQuery = {
   confirm_within: time
     .optional()
     .describe(
-      'The write goes back by itself unless it is confirmed within this time. A node without etcd goes back alone, 15 s later.',
+      'The write is reverted unless it is confirmed within this time. A node without etcd reverts it by itself, 15 s later.',
     ),
   rollout_share: wholeNumber(1, 99)
     .optional()
     .describe(
-      'In a cluster: this percentage of the nodes enforces the write first, and all nodes after `rollout_hold`. The write goes back if one of the first nodes is not ready, or denies too much.',
+      'In a cluster: this percentage of the nodes enforces the write first, and all nodes after `rollout_hold`. The write is reverted if one of the first nodes is not ready, or denies too much.',
     ),
   rollout_hold: time.optional().describe('How long the first nodes enforce the write alone; by default 5 minutes.'),
 };

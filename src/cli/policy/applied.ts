@@ -40,7 +40,7 @@ export function warningsIn(headers: Headers): Problem[] {
   return codes.map((code) => ({ pointer: '', code, message: MESSAGES[code] ?? 'See docs/errors.md.' }));
 }
 const MESSAGES: Readonly<Record<string, string>> = {
-  unconfirmed: 'The change goes back by itself, unless `weir policy confirm` confirms it in time.',
+  unconfirmed: 'The change is reverted, unless `weir policy confirm` confirms it in time.',
   rolling_out: 'Only some nodes enforce the change at first; `weir policy pending` shows them.',
 };
 

@@ -42,13 +42,13 @@ export function withPendingFlags(command: Command): Command {
     .addOption(
       new Option(
         '--confirm-within <duration>',
-        'go back to the present policy, unless `weir policy confirm` confirms the change within this time',
+        'revert the change to the present policy, unless `weir policy confirm` confirms the change within this time',
       ).argParser(duration),
     )
     .addOption(
       new Option(
         '--rollout-share <percent>',
-        'in a cluster: this percentage of the nodes enforces the change first; it goes back if one of them fails',
+        'in a cluster: this percentage of the nodes enforces the change first; the change is reverted if one of them fails',
       )
         .argParser(numberUpTo(99))
         .conflicts('confirmWithin'),
@@ -125,7 +125,7 @@ function text({ pending, reverted }: Answer): string {
       ['change', isRollout ? `roll-out to ${pending.share ?? 0} % of the nodes` : 'waits for `weir policy confirm`'],
       ['generation', `${pending.generation} (before: ${pending.generation_before})`],
       ['written', `${relativeTime(pending.written_at)} by ${pending.written_by}`],
-      [isRollout ? 'all nodes' : 'goes back', `at ${pending.ends_at}`],
+      [isRollout ? 'all nodes' : 'is reverted', `at ${pending.ends_at}`],
     ],
   );
   if (!isRollout) return facts;
