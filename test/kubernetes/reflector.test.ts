@@ -210,7 +210,7 @@ describe('reflector', () => {
     [
       'a bookmark that goes back',
       (_, response) => response.write(bookmark(7) + bookmark(6)),
-      /^a bookmark went back from version 7 to 6$/,
+      /^the version of a bookmark fell from 7 to 6$/,
     ],
     ['a line of more than 16 MiB', (_, response) => response.write('x'.repeat(17 * 2 ** 20)), /16 MiB/],
   ];
@@ -400,7 +400,7 @@ describe('reflector', () => {
     });
     const recording = record(server);
     await recording.until((message) => message.type === 'listed' && message.version === 60);
-    expect((await recording.untilPhase('backing_off')).reason).toBe('the server went back from version 100 to 60');
+    expect((await recording.untilPhase('backing_off')).reason).toBe('the version of the server fell from 100 to 60');
     expect([...recording.objects.keys()]).toEqual(['at 60']);
   });
 

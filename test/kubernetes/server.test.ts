@@ -113,7 +113,10 @@ for (const [server, isBuilt, lacks] of SERVERS)
       for (let index = 0; index < 5; index++) await kube.createPod(`lost-${index}`);
       await eventually(() => expect(named(recording, 'lost-4')).toBeDefined());
       await kube.restore(file);
-      await recording.until((each) => each.type === 'phase' && /^the server went back/.test(each.reason ?? ''), 20_000);
+      await recording.until(
+        (each) => each.type === 'phase' && /^the version of the server fell/.test(each.reason ?? ''),
+        20_000,
+      );
       await eventually(() => expect(named(recording, 'lost-4')).toBeUndefined());
       expect(sorted(recording.objects.values())).toEqual(await podsByKubectl(kube));
       const future = `${PODS}?resourceVersion=99999999&resourceVersionMatch=NotOlderThan&limit=1`;

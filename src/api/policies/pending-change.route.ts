@@ -32,7 +32,7 @@ const ChangeSchema = z
     reverted: z
       .object({ generation: z.int().min(1), reverted_at: instant, reason: z.string() })
       .nullable()
-      .describe('The last change that went back. Null after a later write that changed the policy in force.'),
+      .describe('The last change that was reverted. Null after a later write that changed the policy in force.'),
     ended: z.int().nullable().optional().describe('The generation of the change that this request has ended.'),
     dry_run: dryRunMember,
   })
@@ -85,7 +85,7 @@ export const pendingChangeResource: Resource = (api, { pendingChange, policies }
       schema: {
         operationId: 'getPendingChange',
         tags: ['policy'],
-        summary: 'Get the pending policy change, and the last change that went back',
+        summary: 'Get the pending policy change, and the last change that was reverted',
         querystring: noQuery,
         response: { 200: ChangeSchema, ...errorAnswers(...errorsOf.read, 'store_unavailable') },
       },

@@ -180,7 +180,10 @@ function existingAt(path: string, { environment }: Terminal): Existing | null {
   return { text, config: parseConfig(text, path, environment).config };
 }
 
-/** Without `--mode`, the mode is that of the existing configuration; a new configuration is a trial. */
+/**
+ * Returns the settings of the command. Without `--mode`, the mode is the mode of the existing configuration;
+ * a new configuration gets the mode `audit`.
+ */
 function settingsOf(options: Options, existing: Existing | null): InitSettings {
   const present = existing === null || existing.config.policy.fallback === 'allow' ? 'audit' : 'enforce';
   return { ...options, mode: options.mode ?? present, keepsMode: options.mode === undefined };

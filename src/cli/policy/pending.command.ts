@@ -116,7 +116,7 @@ function text({ pending, reverted }: Answer): string {
   if (pending === null) {
     if (reverted === null) return 'no policy change is pending\n';
     const { generation, reverted_at: at, reason } = reverted;
-    return `no policy change is pending\ngeneration ${generation} went back ${relativeTime(at)}: ${reason}\n`;
+    return `no policy change is pending\ngeneration ${generation} was reverted ${relativeTime(at)}: ${reason}\n`;
   }
   const isRollout = pending.kind === 'rollout';
   const facts = table(

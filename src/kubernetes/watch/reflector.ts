@@ -272,7 +272,8 @@ class Reflector<Kept> {
   async #continued(session: ApiSession, version: number): Promise<number> {
     // Omit the field selector, because the server would read many objects from etcd to find a matching one.
     const page = listPageOf(await session.get(`${this.#path}?limit=1`));
-    if (page.version < version) throw this.#wentBack(`the server went back from version ${version} to ${page.version}`);
+    if (page.version < version)
+      throw this.#wentBack(`the version of the server fell from ${version} to ${page.version}`);
     if (page.version === version || performance.now() - this.#heardAt < this.#times.silenceMs) return version;
     const count = this.#count;
     const listed = await this.#list(session);
@@ -313,7 +314,7 @@ class Reflector<Kept> {
     this.#isMissing = false;
     this.#enter('watching', null);
     if (event.type === 'BOOKMARK') {
-      if (event.version < last) throw this.#wentBack(`a bookmark went back from version ${last} to ${event.version}`);
+      if (event.version < last) throw this.#wentBack(`the version of a bookmark fell from ${last} to ${event.version}`);
       this.#version = event.version;
       this.#newest = event.version;
       return;

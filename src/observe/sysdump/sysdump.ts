@@ -117,7 +117,7 @@ function put(tar: Pack, name: string, bytes: Buffer, mtime: Date): Promise<void>
       if (failure) reject(failure);
       else resolve();
     });
-    // This listener prevents that the event `error` ends the process. The callback above receives the same
+    // This listener prevents the event `error` from ending the process. The callback above receives the same
     // error.
     entry.on('error', reject);
   });
