@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { describe, expect, it, onTestFinished } from 'vitest';
-import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic/traffic-json.js';
+import { FLOW_STATES, FLOW_VERDICTS } from '#api/traffic/flows.schema.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { flagsOfNode, quoted } from '#cli/completion/candidates.js';

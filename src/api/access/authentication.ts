@@ -1,7 +1,9 @@
+import type { TLSSocket } from 'node:tls';
 import type { FastifyRequest } from 'fastify';
 import type { Access } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
+import type { PeerOperations } from '#cluster/operations.js';
 import type { TokenIdentity, TokenVerdict } from '#store/tokens/authority.js';
 
 /**
@@ -80,4 +82,21 @@ export function mayAct({ caller }: FastifyRequest): boolean {
 export function authorOf({ caller }: FastifyRequest): string {
   if (caller === null) throw new ApiError('unauthenticated');
   return caller.subject;
+}
+
+/**
+ * Returns the node that sent a request to the peer listener. Throws `peer_unknown` if the client presents no
+ * certificate of a node of the cluster. `needsCa`: whether a CA must have signed the certificate as well.
+ */
+export async function authenticatePeer(
+  { socket }: FastifyRequest,
+  peers: PeerOperations,
+  needsCa: boolean,
+): Promise<TokenIdentity> {
+  const client = socket as TLSSocket;
+  // Without a client certificate, the result is an empty object.
+  const { raw } = client.getPeerCertificate() as { readonly raw?: Buffer };
+  const id = raw === undefined || (needsCa && !client.authorized) ? null : await peers.nodeWith(raw);
+  if (id === null) throw new ApiError('peer_unknown');
+  return { id, subject: `node:${id}`, role: 'admin' };
 }

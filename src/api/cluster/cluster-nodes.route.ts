@@ -4,10 +4,12 @@ import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import type { Management } from '#api/management.js';
 import { coverageShape, ONE_NODE } from '#api/nodes/ask-nodes.js';
-import { aheadMs, clockOffsets } from '#api/nodes/clock-offsets.js';
 import { empty, errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { dryRunQuery, NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import type { ClusterNode } from '#cluster/operations.js';
+
+/** The minimum difference of the clocks in milliseconds that is shown. */
+const LEAST_MS = 1_000;
 
 const NodeSchema = z
   .object({
@@ -164,4 +166,25 @@ function shown(
     generation: member?.generation ?? null,
     started_at: member?.since ?? null,
   };
+}
+
+/**
+ * Returns how far the clock of a node is ahead of the clock of this node, in milliseconds. `time` is the time
+ * in a response that has just arrived, and `tookMs` the round trip in milliseconds. The result is wrong by at
+ * most half the round trip.
+ */
+function aheadMs(time: string, tookMs: number): number {
+  return Date.parse(time) - (Date.now() - tookMs / 2);
+}
+
+/**
+ * Returns for each node how many seconds its clock is ahead of the median of all clocks. Because of the
+ * median and whole seconds, all nodes return the same result. `ahead`: for each node, how far its clock is
+ * ahead, in milliseconds.
+ */
+function clockOffsets(ahead: ReadonlyMap<string, number>): ReadonlyMap<string, number> {
+  const sorted = [...ahead.values()].sort((a, b) => a - b);
+  const median = sorted[(sorted.length - 1) >> 1] ?? 0;
+  const seconds = (ms: number): number => (Math.abs(ms) > LEAST_MS ? Math.round(ms / 1_000) : 0);
+  return new Map([...ahead].map(([node, ms]) => [node, seconds(ms - median)]));
 }

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { isLastAnswer } from '#api/connections/last-request.js';
+import { isLastAnswer } from '#api/connections/closing-connections.js';
 import { withRemedy } from '#api/requests/preconditions.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { ErrorCode } from './error-table.js';

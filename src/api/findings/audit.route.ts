@@ -5,7 +5,7 @@ import type { Coverage } from '#api/nodes/ask-nodes.js';
 import { findingsOfNode, findingsOfNodes, type ShownFindings } from '#api/nodes/findings-of-nodes.js';
 import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { queryOf } from '#api/requests/query-string.js';
-import { needPerformanceMode } from '#api/settings/performance-gate.js';
+import { needPerformanceMode } from '#api/settings/performance-mode.route.js';
 import { FindingsSchema, filterOf, findingsQuery } from './audit.schema.js';
 
 const JSON_LINES = 'application/x-ndjson';

@@ -2,9 +2,9 @@ import type { validatorCompiler } from 'fastify-type-provider-zod';
 import type { z } from 'zod';
 import { ApiError, detailOf, type ProblemLine } from '#api/errors/errors.js';
 import { parseStrictJson } from '#policy/document/json.js';
+import { knownFields, nearest } from '#policy/document/known-fields.js';
 import { shapeProblems } from '#policy/document/shape.js';
 import { pointerOf } from '#policy/model/pointer.js';
-import { readParameters } from './parameters.js';
 
 type Part = Parameters<typeof validatorCompiler>[0];
 type RoutePart = Pick<Part, 'method' | 'url'> & { readonly schema: unknown; readonly httpPart?: string | undefined };
@@ -83,4 +83,40 @@ function prototypeKeys(value: unknown, path: readonly (string | number)[]): Prob
     if (key !== '__proto__') return prototypeKeys(member, here);
     return [{ pointer: pointerOf(here), code: 'invalid_key', message: 'The key __proto__ is not allowed.' }];
   });
+}
+
+/**
+ * Validates the path or query parameters of a request. Returns an error that contains one problem for each
+ * invalid parameter.
+ */
+function readParameters(
+  schema: z.ZodType,
+  values: unknown,
+  part: 'path' | 'query',
+): { value: unknown } | { error: Error } {
+  const read = schema.safeParse(values);
+  if (read.success) return { value: read.data };
+  const problems = read.error.issues.flatMap((issue) => problemsOf(issue, schema, values, part === 'path' ? '/' : '?'));
+  return { error: new ApiError(part === 'path' ? 'invalid_url' : 'invalid_query', detailOf(problems), problems) };
+}
+
+function problemsOf(issue: z.core.$ZodIssue, schema: z.ZodType, values: unknown, mark: string): ProblemLine[] {
+  if (issue.code === 'unrecognized_keys') {
+    return issue.keys.map((key) => {
+      const meant = nearest(key, knownFields(schema, []));
+      const hint = meant === undefined ? '' : ` (did you mean ${JSON.stringify(meant)}?)`;
+      const message = `There is no parameter ${JSON.stringify(key)} here${hint}.`;
+      return { pointer: `${mark}${key}`, code: 'unknown_parameter', message };
+    });
+  }
+  const name = String(issue.path[0]);
+  const taken = issue.code === 'invalid_union' || issue.code === 'custom';
+  const repeated = Array.isArray((values as Record<string, unknown>)[name]) && !taken;
+  const hasNoValue = (values as Record<string, unknown>)[name] === true;
+  const message = hasNoValue
+    ? 'This parameter must have a value.'
+    : repeated
+      ? 'This parameter must be given once only.'
+      : issue.message;
+  return [{ pointer: `${mark}${name}`, code: 'invalid_parameter', message }];
 }

@@ -2,6 +2,8 @@ import { z } from 'zod';
 import { authorOf } from '#api/access/authentication.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
+import { ApiError } from '#api/errors/errors.js';
+import type { Management } from '#api/management.js';
 import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from '#api/requests/query-parameters.js';
@@ -77,3 +79,11 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
     },
   );
 };
+
+/**
+ * Throws `performance_mode_disabled` if performance mode is disabled. Routes for findings and for the wiretap
+ * call this function first (D34).
+ */
+export async function needPerformanceMode({ performanceMode }: Management): Promise<void> {
+  if (!(await performanceMode.read()).enabled) throw new ApiError('performance_mode_disabled');
+}

@@ -5,6 +5,10 @@ import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { flag, oneOrMore } from '#api/requests/query-parameters.js';
 import type { Check, ReadinessReport } from '#contracts/readiness.js';
 
+const HealthSchema = z
+  .object({ status: z.literal('ok') })
+  .meta({ id: 'Health', description: 'The process responds.', examples: [{ status: 'ok' }] });
+
 const CheckSchema = z
   .object({
     name: z.string(),
@@ -118,3 +122,19 @@ function line({ name, ok, state, detail, excluded }: ShownCheck): string {
   const which = excluded ? `${name} excluded:` : name;
   return ok ? `[+]${which} ok` : `[-]${which} failed: ${state}${detail === '' ? '' : `: ${detail}`}`;
 }
+
+export const healthResource: Resource = (api) => {
+  api.get(
+    '/health',
+    {
+      config: { access: { management: 'public', metrics: 'public' } },
+      schema: {
+        operationId: 'getHealth',
+        tags: ['observation'],
+        summary: 'Process liveness',
+        response: { 200: HealthSchema, ...errorAnswers(...errorsOf.public) },
+      },
+    },
+    async () => ({ status: 'ok' as const }),
+  );
+};

@@ -13,7 +13,22 @@ import {
 } from '#api/requests/query-parameters.js';
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { OwnerSchema } from './owner.schema.js';
-import { FLOW_STATES, FLOW_VERDICTS } from './traffic-json.js';
+
+export const FLOW_VERDICTS = ['allow', 'audit', 'redirect'] as const;
+export const FLOW_STATES = [
+  'tcp_syn_sent',
+  'tcp_syn_received',
+  'tcp_established',
+  'tcp_half_closed',
+  'tcp_closing',
+  'tcp_reset',
+  'udp_opened',
+  'udp_replied',
+  'icmp_opened',
+  'icmp_replied',
+  'other_opened',
+  'other_replied',
+] as const;
 
 const count = z.int().min(0);
 const port = z.int().min(0).max(65_535);

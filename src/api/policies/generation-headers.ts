@@ -4,7 +4,9 @@ import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 
-const HEADER = 'weir-min-generation';
+const ENFORCED_INSTEAD = 'weir-enforced-instead';
+
+const MIN_GENERATION = 'weir-min-generation';
 const MAX_WAIT_MS = 2_000;
 
 /**
@@ -29,10 +31,22 @@ function isRead({ method, access }: FastifyRequest): boolean {
 }
 
 function minGenerationOf({ headers }: FastifyRequest): number | null {
-  const value = headers[HEADER];
+  const value = headers[MIN_GENERATION];
   if (value === undefined) return null;
   const generation = typeof value === 'string' ? wholeNumberOf(value) : undefined;
   if (generation === undefined)
     throw new ApiError('invalid_header', 'Weir-Min-Generation must be one whole number in decimal digits');
   return generation;
+}
+
+/**
+ * Adds the header `Weir-Enforced-Instead: N` to each response with stored policies while the kernel enforces
+ * generation N instead of the active policy. This happens if the data folder was restored or replaced.
+ */
+export function tellEnforcedInstead(api: Api, { enforcedInstead }: Pick<Management, 'enforcedInstead'>): void {
+  api.addHook('onSend', async ({ method, routeOptions: { url = '' } }, reply) => {
+    if (method !== 'GET' || reply.statusCode >= 400 || !url.startsWith('/api/v1/polic')) return;
+    const generation = await enforcedInstead();
+    if (generation !== null) reply.header(ENFORCED_INSTEAD, String(generation));
+  });
 }
