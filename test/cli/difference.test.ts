@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { styleOf } from '#cli/output/style.js';
+import { differenceText } from '#cli/policy/diff.command.js';
 import { differenceOf, isSame } from '#cli/policy/difference.js';
-import { differenceText } from '#cli/policy/difference-text.js';
 
 const plain = styleOf({ colours: false });
 const rule = (id: string, match: object = {}, more: object = {}) => ({ id, action: 'allow', match, ...more });

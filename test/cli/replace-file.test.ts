@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
-import { replaceFile } from '#cli/init/replace-file.js';
+import { replaceFile } from '#cli/init/init-files.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 test('`replaceFile` makes a missing folder with the mode 755 for any umask, and keeps the mode of an existing folder', () => {

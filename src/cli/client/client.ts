@@ -10,7 +10,6 @@ import { MAX_BYTES, readPipeOrFile, readUnlinkedSync } from '#files/bounded-file
 import { reasonOf } from '#files/system-failure.js';
 import { checkListener, foreignAnswer, type TokenFile, unknownListener } from './api-listener.js';
 import { refusalOf } from './api-refusal.js';
-import { notInForce } from './not-in-force.js';
 import { ADVICE_ON_UNIT, hasUnitFailed, whileUnitRuns } from './stopped-unit.js';
 
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
@@ -274,3 +273,7 @@ function whyUnreached(cause: unknown): string {
   // `fetch` reports one failure per address of a name. Show the failure of the first address.
   return reasonOf(of instanceof AggregateError && of.message === '' ? of.errors[0] : of);
 }
+
+/** The sentence about stored policies while the kernel enforces another generation. */
+export const notInForce = (generation: number): string =>
+  `the active policy is not in force: the kernel enforces generation ${generation}, and the data folder is an older or another one; see \`weir status\``;

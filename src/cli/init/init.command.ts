@@ -25,11 +25,11 @@ import {
   modeIn,
   policyPath,
   policyText,
+  replaceFile,
   updatedConfig,
   updatedPolicy,
 } from './init-files.js';
 import { checkMachineFor } from './machine-check.js';
-import { replaceFile } from './replace-file.js';
 import {
   addDropIn,
   hasSystemd,

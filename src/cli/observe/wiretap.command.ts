@@ -1,8 +1,7 @@
 import type { Command } from 'commander';
 import { type Client, createClient } from '#cli/client/client.js';
-import { type Output, type Parameter, parseReply, remote, withQuery } from '#cli/client/remote.js';
+import { type Output, type Parameter, parseReply, remote, streamed, withQuery } from '#cli/client/remote.js';
 import { RefusedError, UnreachableError } from '#cli/errors/command-error.js';
-import { streamed } from '#cli/output/streamed.js';
 import { type Style, styleOf } from '#cli/output/style.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visibleIn } from '#cli/output/visible.js';

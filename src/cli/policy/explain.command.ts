@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
-import { createClient } from '#cli/client/client.js';
-import { notInForce } from '#cli/client/not-in-force.js';
+import { createClient, notInForce } from '#cli/client/client.js';
 import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
 import { CliError, RefusedError } from '#cli/errors/command-error.js';
 import { ownerSchema, ownerText, protocolName } from '#cli/observe/flow-words.js';

@@ -1,6 +1,6 @@
-import type { Command } from 'commander';
+import { type Command, Option } from 'commander';
 import { createClient } from '#cli/client/client.js';
-import { type Output, print, remote, serialised } from '#cli/client/remote.js';
+import { type Output, print, printing, remote, serialised } from '#cli/client/remote.js';
 import { CliError } from '#cli/errors/command-error.js';
 import type { End } from '#cli/errors/exit-codes.js';
 import { relativeTime } from '#cli/output/relative-time.js';
@@ -8,6 +8,7 @@ import { styleOf } from '#cli/output/style.js';
 import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
+import { policyJsonSchema, type SchemaForm } from '#policy/document/json-schema.js';
 import { addActivateCommand } from './activate.command.js';
 import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
@@ -17,7 +18,6 @@ import { addExplainCommand } from './explain.command.js';
 import { addMembersCommand } from './members.command.js';
 import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
-import { addSchemaCommand } from './schema.command.js';
 
 /**
  * Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete | members |
@@ -111,5 +111,22 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
         const done = `${visible(labelOf(stored))} ${dry ? 'would be deleted' : 'deleted'}\n`;
         return stored.active ? `${done}none is active ${dry ? 'then' : 'now'}: policy.fallback decides\n` : done;
       });
+    });
+}
+
+/**
+ * Adds the command `weir policy schema`, which prints the JSON Schema of policies without a request to a
+ * node.
+ */
+function addSchemaCommand(policy: Command, terminal: Terminal): void {
+  printing(policy.command('schema'), ['json', 'yaml'])
+    .description('print the JSON Schema of a policy file, for editors and other tools; needs no node')
+    .addOption(
+      new Option('--form <form>', 'the form that the file has')
+        .choices(['any', 'singleton', 'envelope'])
+        .default('any'),
+    )
+    .action(({ form, output }: { form: SchemaForm; output: 'json' | 'yaml' }) => {
+      terminal.out(serialised(output, policyJsonSchema(form)));
     });
 }

@@ -1,10 +1,13 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { tourCertificate } from './certificate.js';
+import forge from 'node-forge';
 import { firstLine, type NodeProcess, program } from './node-process.js';
 import { print, put, result, step, TourFailure } from './steps.js';
 import { ADDRESSES, type Topology, temporaryFolder } from './topology.js';
+
+const LIFETIME_MS = 86_400_000;
 
 const NAME = 'www.example.com';
 const OTHER = 'shop.example.com';
@@ -176,4 +179,25 @@ async function denied(node: NodeProcess): Promise<readonly string[]> {
 function wordsOf({ finding_type: type, src_ip: source, hostname, sni, http }: Finding): string {
   const asked = http === null ? (sni ?? hostname) : `${http.method} ${http.host}${http.path}`;
   return `${type}: ${source}, ${asked}`;
+}
+
+/** Returns a key and a self-signed certificate for a server name, both in PEM. It is valid for a day. */
+function tourCertificate(name: string): { readonly cert: string; readonly key: string } {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 });
+  const key = privateKey.export({ type: 'pkcs1', format: 'pem' }).toString();
+  const signer = forge.pki.privateKeyFromPem(key);
+  const certificate = forge.pki.createCertificate();
+  certificate.publicKey = forge.pki.setRsaPublicKey(signer.n, signer.e);
+  certificate.serialNumber = '01';
+  certificate.validity.notBefore = new Date(Date.now() - LIFETIME_MS);
+  certificate.validity.notAfter = new Date(Date.now() + LIFETIME_MS);
+  const subject = [{ name: 'commonName', value: name }];
+  certificate.setSubject(subject);
+  certificate.setIssuer(subject);
+  certificate.setExtensions([
+    { name: 'basicConstraints', cA: true },
+    { name: 'subjectAltName', altNames: [{ type: 2, value: name }] },
+  ]);
+  certificate.sign(signer, forge.md.sha256.create());
+  return { cert: forge.pki.certificateToPem(certificate), key };
 }
