@@ -1,5 +1,5 @@
 import { assign, fromEventObservable, setup } from 'xstate';
-import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
+import type { ReflectorPhase } from '#contracts/kubernetes/kubernetes-source.js';
 import { notProvided } from './failure.js';
 
 export type KubernetesInput = { readonly name: string };

@@ -1,3 +1,4 @@
+import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import { type IntegrationsPorts, integrationsActor } from '#actors/kubernetes/integrations.actor.js';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
@@ -7,6 +8,7 @@ import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import type { PrepareWritePorts } from '#policies/write/prepare-write.js';
 import { nodeChart } from '#statecharts/node.chart.js';
+import { supervisedPartChart } from '#statecharts/supervised-part.chart.js';
 import type { SettingsStore } from '#store/store-types.js';
 import { clusterActor } from './cluster.actor.js';
 import { type DataplanePorts, dataplaneActor } from './dataplane.actor.js';
@@ -17,7 +19,6 @@ import { performanceModeActor } from './performance-mode.actor.js';
 import { policyActor } from './policy.actor.js';
 import { type ReloadPorts, reloadActor } from './reload.actor.js';
 import { type ServicePlanePorts, servicePlaneActor } from './service-plane.actor.js';
-import { supervisedPartActor } from './supervised-part.actor.js';
 
 export type NodePorts = {
   readonly policyWrites: PrepareWritePorts;
@@ -64,6 +65,20 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
       draftThread: supervisedPartActor(supervised.draftThread),
       kubernetesThread: supervisedPartActor(supervised.kubernetesThread),
       integrations: integrationsActor(ports.integrations),
+    },
+  });
+}
+
+/** Binds the chart of a supervised part to the part. `part` is null if the node does not have this part. */
+export function supervisedPartActor(part: SupervisedPart | null) {
+  return supervisedPartChart.provide({
+    actors: {
+      start: fromPromise(async () => part?.begin()),
+      watch: fromCallback<EventObject>(({ sendBack }) =>
+        part?.watch((reason) =>
+          sendBack(reason === null ? { type: 'part.recovered' } : { type: 'part.failed', reason }),
+        ),
+      ),
     },
   });
 }

@@ -5,12 +5,12 @@ import { kubernetesMembers, NO_OWNERS } from '#actors/kubernetes/kubernetes-memb
 import { deniedBy, failedChecks } from '#actors/readiness/node-health.js';
 import {
   conditionsOf,
+  createStateTimes,
   type NodeView,
   reportOf,
   staleIntegrationsOf,
   supervisedPartsOf,
 } from '#actors/readiness/readiness.js';
-import { createStateTimes } from '#actors/readiness/state-times.js';
 import { ask } from '#bus/ask.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';

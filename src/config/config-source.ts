@@ -3,8 +3,7 @@ import { z } from 'zod';
 import { configSchema } from '#config/schema/config-schema.js';
 import { bare, members, schemaAt } from '#config/schema/schema-tree.js';
 import type { ConfigProblem } from './config-problem.js';
-import { offsetOf } from './offset.js';
-import { parseYaml } from './yaml-text.js';
+import { offsetOf, parseYaml } from './yaml-text.js';
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 

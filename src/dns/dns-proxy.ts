@@ -2,8 +2,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { DnsSettings } from '#contracts/config/config-reload.js';
 import type { Lookups } from '#contracts/dns/dns-lookups.js';
 import type { DnsStats } from '#contracts/dns/dns-stats.js';
-import type { KnownName } from '#contracts/dns/known-name.js';
-import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { KnownName, SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { UnforwardedReason } from '#contracts/policy/explain-facts.js';
 

@@ -1,7 +1,6 @@
 import { NEVER, Observable, share } from 'rxjs';
 import type { DnsStats } from '#contracts/dns/dns-stats.js';
-import type { KnownName } from '#contracts/dns/known-name.js';
-import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { KnownName, SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import type { DnsProxy } from './dns-proxy.js';

@@ -1,8 +1,6 @@
 import { join } from 'node:path';
-import { makeDataFolder } from '#store/disk/data-folder.js';
-import { quarantine } from '#store/disk/quarantine.js';
+import { makeDataFolder, quarantine } from '#store/disk/data-folder.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
-import { timedWrites, type WriteListener } from '#store/disk/timed-writes.js';
 import { type LastGoodFile, lastGoodFile } from '#store/policies/last-good.js';
 import { HEAD } from '#store/policies/policy-plan.js';
 import { loadPolicyStore, type SharedCommits } from '#store/policies/policy-store.js';
@@ -177,4 +175,37 @@ async function reopen(folder: string, error: unknown, onFinding: FindingListener
     default:
       throw error;
   }
+}
+
+/**
+ * Called after every write to the store. `outcome` is `written`, the code of a `StoreError`, or `bug` for any
+ * other error.
+ */
+type WriteListener = (write: { readonly outcome: string; readonly seconds: number }) => void;
+
+/**
+ * Returns a store that forwards all calls to `kv`, and reports the duration and outcome of each write to
+ * `onWrite`.
+ */
+export function timedWrites(kv: KvStore, onWrite: WriteListener): KvStore {
+  const timed = async (write: () => Promise<void>): Promise<void> => {
+    const began = performance.now();
+    const tell = (outcome: string) => onWrite({ outcome, seconds: (performance.now() - began) / 1_000 });
+    try {
+      await write();
+    } catch (error) {
+      tell(error instanceof StoreError ? error.code : 'bug');
+      throw error;
+    }
+    tell('written');
+  };
+  return {
+    get: (key) => kv.get(key),
+    getMany: (keys) => kv.getMany(keys),
+    put: (key, value, options) => timed(() => kv.put(key, value, options)),
+    delete: (key, options) => timed(() => kv.delete(key, options)),
+    batch: (operations, options) => timed(() => kv.batch(operations, options)),
+    iterate: (range) => kv.iterate(range),
+    close: () => kv.close(),
+  };
 }

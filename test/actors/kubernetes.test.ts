@@ -2,8 +2,7 @@ import { BehaviorSubject, Subject } from 'rxjs';
 import { describe, expect, it } from 'vitest';
 import { type AnyMachineSnapshot, createActor } from 'xstate';
 import { integrationsActor } from '#actors/kubernetes/integrations.actor.js';
-import type { ReflectorChange } from '#contracts/kubernetes/kubernetes-source.js';
-import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
+import type { ReflectorChange, ReflectorPhase } from '#contracts/kubernetes/kubernetes-source.js';
 import type { KubernetesContext } from '#statecharts/kubernetes.chart.js';
 
 function start() {

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
 import { createActor, createMachine } from 'xstate';
-import { conditionOf, reportOf } from '#actors/readiness/readiness.js';
-import { createStateTimes } from '#actors/readiness/state-times.js';
+import { conditionOf, createStateTimes, reportOf } from '#actors/readiness/readiness.js';
 
 const chart = createMachine({
   id: 'proxy',

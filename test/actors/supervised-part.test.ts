@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { createActor, SimulatedClock, waitFor } from 'xstate';
-import { supervisedPartActor } from '#actors/supervised-part.actor.js';
+import { supervisedPartActor } from '#actors/node.actor.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 
 /**

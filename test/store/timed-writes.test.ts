@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { timedWrites } from '#store/disk/timed-writes.js';
+import { timedWrites } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 

@@ -3,7 +3,7 @@ import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
-import type { KnownName } from '#contracts/dns/known-name.js';
+import type { KnownName } from '#contracts/dns/seen-lookup.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 const NameSchema = z.object({

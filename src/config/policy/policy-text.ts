@@ -1,6 +1,5 @@
 import { LineCounter } from 'yaml';
-import { offsetOf } from '#config/offset.js';
-import { nestingFault, parseYaml } from '#config/yaml-text.js';
+import { nestingFault, offsetOf, parseYaml } from '#config/yaml-text.js';
 
 /**
  * A policy document as an operator wrote it.

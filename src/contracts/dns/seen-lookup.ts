@@ -42,3 +42,15 @@ export type SeenLookups = {
   /** How many of the `lost` lookups had the verdict deny or audit. */
   readonly lostDenied: number;
 };
+
+/**
+ * A hostname that a client has looked up, and its addresses that have a grant, with the patterns of these
+ * grants. Addresses are in host byte order, times in milliseconds since 1970.
+ */
+export type KnownName = {
+  readonly hostname: string;
+  readonly addresses: readonly number[];
+  readonly patterns: readonly string[];
+  readonly expiresAtMs: number;
+  readonly lastSeenMs: number;
+};

@@ -7,7 +7,6 @@ import type {
   SelectorResolution,
   SharedAddress,
 } from './membership.js';
-import type { ReflectorPhase } from './reflector-state.js';
 
 /**
  * This file defines the interface of the Kubernetes thread. The thread watches the objects of all
@@ -146,3 +145,22 @@ export type KubernetesSource = {
   membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
   close(): Promise<void>;
 };
+
+/**
+ * The phases of a reflector, which lists and watches objects of a Kubernetes API server.
+ * - `connecting`: the server has not responded yet.
+ * - `listing`: the server sends a list. Until the list is complete, the objects of the previous list stay in
+ *   force.
+ * - `watching`: the list is complete, and the server sends changes.
+ * - `silent`: the server does not respond.
+ * - `unauthorized`: the server refuses the token (401). `forbidden`: it refuses the access (403).
+ * - `backing_off`: a request failed for another reason. The reflector tries again.
+ */
+export type ReflectorPhase =
+  | 'connecting'
+  | 'listing'
+  | 'watching'
+  | 'silent'
+  | 'unauthorized'
+  | 'forbidden'
+  | 'backing_off';

@@ -1,6 +1,6 @@
 import { LRUCache } from 'lru-cache';
 import { largest } from '#arrays/extremes.js';
-import type { KnownName } from '#contracts/dns/known-name.js';
+import type { KnownName } from '#contracts/dns/seen-lookup.js';
 import { wallMs } from '#dns/clock.js';
 import { type NameKey, presentationOf } from '#dns/wire/name.js';
 

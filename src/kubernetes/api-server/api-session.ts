@@ -1,9 +1,13 @@
 import type { IncomingMessage } from 'node:http';
-import { request } from 'node:https';
+import { Agent, type RequestOptions, request } from 'node:https';
+import { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { setTimeout as pause, setImmediate as turn } from 'node:timers/promises';
 import { TLSSocket } from 'node:tls';
 import { ApiFault, faultOf, faultOfStatus } from './api-fault.js';
-import { StoppingAgent } from './stopping-agent.js';
+
+/** The maximum size in bytes of the plaintext of a TLS record. */
+const RECORD_BYTES = 16 * 1024;
 
 /** The secrets of a connection to the server. `caPem`: the only certificates that the client trusts. */
 export type Credentials = { readonly caPem: string; readonly token: string };
@@ -272,3 +276,25 @@ async function messageOf(response: IncomingMessage, withinMs: number): Promise<s
 }
 
 const seconds = (ms: number): string => `${ms / 1_000} s`;
+
+/**
+ * An agent whose connections read nothing from the kernel while they are paused. By default, a socket of
+ * Node.js reads on after `pause()` until its buffer is full, which wakes the thread for each TLS record. A
+ * socket with `onread` stops at once.
+ */
+class StoppingAgent extends Agent {
+  override createConnection(
+    options: RequestOptions,
+    callback?: (failure: Error | null, stream: Duplex) => void,
+  ): Duplex | null | undefined {
+    const onread = {
+      buffer: Buffer.allocUnsafeSlow(RECORD_BYTES),
+      // Copy the bytes, because the next record overwrites the buffer.
+      callback: (count: number, bytes: Uint8Array): boolean =>
+        socket instanceof Socket && socket.push(Buffer.from(bytes.subarray(0, count))),
+    };
+    const stopping = { ...options, onread };
+    const socket = super.createConnection(stopping, callback);
+    return socket;
+  }
+}

@@ -1,5 +1,5 @@
 import { Observable, Subject, type Subscriber, Subscription } from 'rxjs';
-import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
+import type { ReflectorPhase } from '#contracts/kubernetes/kubernetes-source.js';
 import type { ApiServer } from '#kubernetes/api-server/api-session.js';
 import type { ObjectMessage } from './objects.js';
 import {

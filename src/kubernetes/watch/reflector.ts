@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Observable, type Subject, type Subscriber } from 'rxjs';
 import { backoffMs } from '#contracts/backoff.js';
-import type { ReflectorPhase } from '#contracts/kubernetes/reflector-state.js';
+import type { ReflectorPhase } from '#contracts/kubernetes/kubernetes-source.js';
 import { ApiFault } from '#kubernetes/api-server/api-fault.js';
 import { type ListPage, listPageOf, watchEventOf } from '#kubernetes/api-server/api-objects.js';
 import { type ApiServer, ApiSession, type Deadlines } from '#kubernetes/api-server/api-session.js';

@@ -16,7 +16,6 @@ import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
-import { parseCertificate } from './parse-certificate.js';
 import type {
   DescribePolicy,
   ExplainPolicy,
@@ -33,7 +32,7 @@ import type {
   TooLarge,
   Unreadable,
 } from './policy-work.js';
-import { nodeOf, readText } from './read-text.js';
+import { nodeOf, parseCertificate, readText } from './read-text.js';
 import { inRecord } from './stored-text.js';
 
 const KEPT_POLICIES = 2;

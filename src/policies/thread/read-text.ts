@@ -1,6 +1,6 @@
+import { X509Certificate } from 'node:crypto';
 import { ownAddresses } from '#dns/own-addresses.js';
 import { type ReadContext, type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
-import { parseCertificate } from './parse-certificate.js';
 import type { PolicySurroundings, PolicyText } from './policy-work.js';
 
 /**
@@ -26,4 +26,17 @@ export function readText(
     parseCertificate,
     ...before,
   });
+}
+
+/**
+ * Parses a PEM certificate. Returns undefined for a valid certificate, and otherwise a sentence about the
+ * fault.
+ */
+export function parseCertificate(pem: string): string | undefined {
+  try {
+    new X509Certificate(pem);
+    return undefined;
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
 }

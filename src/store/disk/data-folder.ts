@@ -1,10 +1,10 @@
 import type { Stats } from 'node:fs';
-import { lstat, readdir, realpath } from 'node:fs/promises';
+import { lstat, readdir, realpath, rename } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { makeFolders } from '#files/make-folders.js';
 import { reasonOf } from '#files/system-failure.js';
 import { StoreError } from '#store/store-error.js';
-import type { FindingListener } from '#store/store-finding.js';
+import type { FindingListener, StoreFinding } from '#store/store-finding.js';
 
 const ROOT = 0;
 const STICKY = 0o1000;
@@ -109,4 +109,14 @@ async function attempt(doing: string, work: () => Promise<unknown>): Promise<voi
       cause,
     });
   }
+}
+
+/**
+ * Renames the folder of a damaged store. The files are kept, and a new store can be created under the old
+ * name. Returns a finding that names the new path of the damaged store.
+ */
+export async function quarantine(folder: string, { message }: StoreError): Promise<StoreFinding> {
+  const aside = `${folder}.damaged-${new Date().toISOString().replaceAll(':', '')}`;
+  await rename(folder, aside);
+  return { code: 'store_quarantined', message: `${message}; the damaged files are kept in ${aside}` };
 }

@@ -1,4 +1,4 @@
-import { quarantine } from '#store/disk/quarantine.js';
+import { quarantine } from '#store/disk/data-folder.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { FindingListener } from '#store/store-finding.js';
