@@ -16,9 +16,7 @@ import { createDnsProxy } from '#dns/thread/dns-thread.js';
 import { accessWarnings } from '#kubernetes/api-server/access-check.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { releaseMemory } from '#libc/memory-release.js';
-import { addressShared } from '#observe/findings/address-shared.js';
-import { clusterContradiction } from '#observe/findings/cluster-contradiction.js';
-import { valueUnreadable } from '#observe/findings/value-unreadable.js';
+import { addressShared, clusterContradiction, valueUnreadable } from '#observe/findings/node-findings.js';
 import { LogRing } from '#observe/log/log-ring.js';
 import { createWorkMetrics } from '#observe/metrics/work-metrics.js';
 import { Observer } from '#observe/observer.js';
@@ -223,7 +221,7 @@ export async function runNode(
       let peersListen = Promise.resolve();
       if (cluster !== null && config.cluster !== null) {
         const { peer } = config.cluster;
-        const { createPeerListener } = await import('./peer-listener.js');
+        const { createPeerListener } = await import('./further-listeners.js');
         const listener = await createPeerListener(management, cluster.certificate, peer, { version, logger: log });
         made.push(listener);
         peersListen = listen(
@@ -249,7 +247,7 @@ export async function runNode(
       apiListens.catch(() => {});
       const { listen: at, tls } = config.metrics;
       if (at !== null) {
-        const { openMetricsListener } = await import('./metrics-listener.js');
+        const { openMetricsListener } = await import('./further-listeners.js');
         const opening = { version, log, signal: stopping.signal };
         const listener = await openMetricsListener(management, { at, tls }, opening);
         if (listener !== null) made.push(listener);

@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import type { ProblemDocument } from '#api/errors/errors.js';
-import { limitConnections } from '#node/metrics-listener.js';
+import { limitConnections } from '#node/further-listeners.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { answerTo, concrete, listening, rig } from './rig.js';
 

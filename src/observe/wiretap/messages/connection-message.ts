@@ -1,10 +1,10 @@
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
-import { shownOwners } from './shown-owners.js';
 
 type ConnectionSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;
@@ -46,4 +46,15 @@ export function connectionMessage(
     sni: seen.sni,
     ...(http === null ? {} : { http }),
   });
+}
+
+/**
+ * Returns the fields of a wiretap message for the owners of its addresses. Returns no fields if neither
+ * address has an owner.
+ */
+export function shownOwners(
+  source: OwnerName | null,
+  destination: OwnerName | null,
+): { readonly src_owner?: OwnerName | null; readonly dst_owner?: OwnerName | null } {
+  return source === null && destination === null ? {} : { src_owner: source, dst_owner: destination };
 }

@@ -13,9 +13,8 @@ import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
-import { connectionMessage } from './connection-message.js';
+import { connectionMessage, shownOwners } from './connection-message.js';
 import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
-import { shownOwners } from './shown-owners.js';
 
 export type MessageSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;

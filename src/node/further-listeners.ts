@@ -4,6 +4,8 @@ import type { Api } from '#api/api.js';
 import { isOwnConnection } from '#api/connections/own-connection.js';
 import type { Management } from '#api/management.js';
 import { createApi } from '#api/server.js';
+import type { PeerCertificate } from '#cluster/peers/peer-certificate.js';
+import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
@@ -16,6 +18,30 @@ import { listen } from './listen.js';
 const CONNECTIONS = { own: 500, remote: 128 } as const;
 const CONNECTIONS_OF_A_REMOTE_SOURCE = 32;
 const REQUESTS_PER_SECOND = 20;
+
+type Peer = NonNullable<Config['cluster']>['peer'];
+
+/** Makes the peer listener, to which the other nodes of the cluster connect. It does not listen yet. */
+export async function createPeerListener(
+  management: Management,
+  certificate: PeerCertificate,
+  { listen, advertise }: Peer,
+  { version, logger }: { readonly version: string; readonly logger: Logger },
+): Promise<Api> {
+  const listener = await createApi(management, {
+    version,
+    logger,
+    hosts: [listen.host, advertise.host],
+    tls: certificate.present,
+    listener: 'peers',
+  });
+  const { server } = listener as unknown as { readonly server: { setSecureContext(options: object): void } };
+  const renewing = certificate.identity.subscribe(({ ca, ...own }: PeerIdentity) => {
+    server.setSecureContext({ ...own, ...(ca === null ? {} : { ca }), minVersion: 'TLSv1.3' });
+  });
+  listener.addHook('onClose', async () => renewing.unsubscribe());
+  return listener;
+}
 
 /**
  * Makes the metrics listener, which listens as soon as its address is free. Logs a failure and returns null;
