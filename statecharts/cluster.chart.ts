@@ -143,7 +143,7 @@ const noteMemberFailure = {
 const noteLeader = { type: 'noteLeader', params: ({ event }: { event: LeaderChange }) => event } as const;
 const leaderChanged = { 'leader.changed': { target: 'leaderless', actions: noteLeader } } as const;
 
-/** The state after the loss of the connection to etcd. The check fails only after `failAfter`. */
+/** The transition after the loss of the connection to etcd. The check fails only after `failAfter`. */
 const lostBriefly = {
   'replica.lost': {
     target: 'reconnecting',

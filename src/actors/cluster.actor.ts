@@ -7,8 +7,8 @@ import { type ClusterEvent, clusterChart } from '#statecharts/cluster.chart.js';
 /** The time in milliseconds before a lost connection to etcd is opened again. */
 const RECONNECT_MS = 200;
 /**
- * The interval of two checks: whether etcd still contradicts the replica of this node, and whether etcd
- * contains a new cluster.
+ * The interval in milliseconds of two checks: whether etcd still contradicts the replica of this node, and
+ * whether etcd contains a new cluster.
  */
 const RECHECK_MS = 5_000;
 const CREATION_MS = 1_000;

@@ -1,4 +1,4 @@
-/** A killed or terminating Weir process releases its locks within this time. */
+/** The time in milliseconds within which a killed or terminating Weir process releases its locks. */
 const WAIT_MS = 2_000;
 
 /**

@@ -54,7 +54,9 @@ import { createWarmStart } from './warm-start.js';
  * timeout. Within it, the commit waits for the disk, and the dataplane may be opened again.
  */
 const WRITE_TIMEOUT_MS = 30_000;
-/** The interval at which a request with a minimum generation polls the generation in force. */
+/**
+ * The interval in milliseconds at which a request with a minimum generation polls the generation in force.
+ */
 const GENERATION_POLL_MS = 10;
 const SETTING_TIMEOUT_MS = 10_000;
 /** The time limit of a reload in milliseconds, in addition to the activation timeout of a policy file. */

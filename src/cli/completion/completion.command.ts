@@ -12,8 +12,8 @@ const SCRIPTS = { bash: bashCompletion, zsh: zshCompletion, fish: fishCompletion
 type Shell = keyof typeof SCRIPTS;
 
 /**
- * The time limit of requests for completions. A node in the local network responds faster. After the limit
- * the command prints no completions, so that the user does not wait longer at the prompt.
+ * The time limit in milliseconds of requests for completions. A node in the local network responds faster.
+ * After the limit the command prints no completions, so that the user does not wait longer at the prompt.
  */
 const TIMEOUT_MS = 1_000;
 

@@ -15,7 +15,10 @@ const reloadSchema = z.object({
   needs_restart: pointers,
   dry_run: z.literal(true).optional(),
 });
-/** A reload may wait for the activation of a policy file. */
+/**
+ * The time limit of a reload in milliseconds. It is long because a reload may wait for the activation of a
+ * policy file.
+ */
 const TIMEOUT_MS = 150_000;
 
 /** Adds the commands `weir config check | schema | reload`. */

@@ -21,15 +21,15 @@ export type UncoveredQuic = { readonly pointer: string; readonly packet: string 
 const COMPARISONS = 1_000_000;
 const HTTPS = 443;
 /**
- * A destination that represents all destinations without rules of their own. It is in a range that no network
- * uses (RFC 5737).
+ * The destination of test packets for rules that match any destination. It is in a range that no network uses
+ * (RFC 5737), so usually no other rule contains it.
  */
 const ANY_DESTINATION = 0xc633_64fe;
 
 /**
  * Finds deny rules with TLS matchers on port 443 whose sources can use QUIC instead. The evidence is a packet
- * that the policy allows, from a source whose TLS connections to the same place are inspected. The function
- * tests one such source for each rule, and stops after `COMPARISONS` tests of rules and sources.
+ * that the policy allows, from a source whose TLS connections to the same destination and port are inspected.
+ * The function tests one such source for each rule, and stops after `COMPARISONS` tests of rules and sources.
  */
 export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
   const { groups } = policy;
