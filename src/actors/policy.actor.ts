@@ -97,8 +97,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     actors: {
       prepare: fromPromise<Awaited<ReturnType<typeof prepareWrite>>, { write: PolicyWrite }>(
         async ({ input: { write }, signal }) => {
-          // Other nodes may have changed the stored policies in the meantime. An accepted write finds out at
-          // its commit.
+          // Other nodes may have changed the stored policies in the meantime, so the refusal must be
+          // confirmed. For an accepted write, the commit detects such a change.
           const confirm = async (): Promise<void> => {
             if (!write.dryRun) await cluster?.confirmWriteLock();
           };

@@ -26,7 +26,7 @@ class UnfitFile extends Error {
 
 /**
  * Reads a regular file of at most `maxBytes` bytes. Refuses a FIFO, because a read could wait forever for a
- * writer and block a thread of Node's thread pool. Checks the size during the read too, because a file can
+ * writer and block a thread of the libuv thread pool. Checks the size during the read too, because a file can
  * grow, and files in /proc report the size 0.
  */
 export async function readBounded(path: string, maxBytes: number): Promise<Buffer> {

@@ -30,8 +30,9 @@ export type KubernetesBindingPorts = {
 };
 
 /**
- * How long a compilation waits for the start of the Kubernetes thread. After this time, it treats all
- * selectors as unresolved. The thread needs some seconds to restore the stored objects of a large cluster.
+ * The maximum time in milliseconds for which a compilation waits for the start of the Kubernetes thread.
+ * After this time, it treats all selectors as unresolved. The thread needs some seconds to restore the stored
+ * objects of a large cluster.
  */
 const THREAD_WAIT_MS = 15_000;
 

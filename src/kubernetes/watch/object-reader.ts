@@ -11,7 +11,7 @@ import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, 
 const MAX_NAME = 253;
 const MAX_ADDRESSES = 16;
 const MAX_LABEL_CHARACTERS = 32_768;
-/** Entries of the caches through which records share equal label lists and equal strings. */
+/** The number of entries of each cache, through which records share equal label lists and equal strings. */
 const LABEL_CACHE = 4096;
 const STRING_CACHE = 4096;
 

@@ -22,7 +22,10 @@ const ENOUGH = 1 << 16;
  * `keys` divides these packets into classes by protocol, ports, and ICMP type and code.
  */
 type Region = {
-  /** The cell of the owner of the sources. Without an owner, packets just outside the sources are added. */
+  /**
+   * The cell (last number of a packet) of the owner of the sources. If the sources have no owner, the sample
+   * also contains packets just outside the sources.
+   */
   readonly owner: number;
   readonly sourceFirst: number;
   readonly sourceLast: number;

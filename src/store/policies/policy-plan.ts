@@ -8,7 +8,7 @@ import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { pendingAfter } from './pending-change.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
 
-/** The local key of the head. */
+/** The key of the head in the local store. */
 export const HEAD = 'head';
 export const policyKey = (id: string) => `policy/${id}`;
 export const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
