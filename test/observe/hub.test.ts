@@ -277,6 +277,14 @@ describe('a wiretap message of an inspected connection or request', () => {
     ]);
   });
 
+  test('keeps text from the client that has more bytes than characters, in a batch that outgrows the first buffer', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    const paths = Array.from({ length: 300 }, (_, index) => `/${index}/${'ä€😀'.repeat(100)}`);
+    hub.connections({ connections: paths.map((path) => request(path)), lost: 0, lostDenied: 0 }, 0);
+    expect(messages().map(({ http }) => (http as { path: string }).path)).toEqual(paths);
+  });
+
   const seen = (filter: Partial<WiretapFilter>): unknown[] => {
     const hub = hubKeeping(0);
     names.add(address('192.0.2.9'), 'granted.example.net');
