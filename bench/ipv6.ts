@@ -1,6 +1,5 @@
 import { dirname, join } from 'node:path';
-import { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { BpfObject, builtObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { Random } from '#test/seed.js';

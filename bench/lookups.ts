@@ -2,7 +2,7 @@ import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { type LoadedObject, loadObject } from '#dataplane/object/loaded-object.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 

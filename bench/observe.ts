@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { type NodeProcess, startNode } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 import type { Bench, Row } from './bench.js';
 import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';

@@ -1,5 +1,5 @@
 import { COUNTED_VERDICTS } from '#contracts/datapath/datapath.js';
-import { GroupCounters } from '#dataplane/flows/group-counters.js';
+import { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';
 import { createMetrics } from '#observe/metrics/metrics.js';

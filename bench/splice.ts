@@ -2,7 +2,7 @@ import { writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { firstLine, type NodeProcess, startNode } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { helloOfNode } from '#test/service-plane/tls/recorded-hello.js';
 import type { Bench, Row } from './bench.js';

@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
 import { closeFd } from '#dataplane/loader/bpf-fd.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';

@@ -1,5 +1,5 @@
 import { createTopology, type Topology } from '#cli/tour/topology.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
 import { onOneCpu } from './one-cpu.js';

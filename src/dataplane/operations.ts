@@ -12,9 +12,8 @@ import type {
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
 import type { Arrival, OpenFlow } from '#contracts/policy/explain-facts.js';
 import type { Packet, Prefix, Range } from '#contracts/policy/policy-model.js';
-import type { Refusal } from '#contracts/refusal.js';
-import { refusal } from '#contracts/refusal.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { type Refusal, refusal } from '#contracts/refusal.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 
 /**
  * Access to the hits, flows and grants of the datapath. Each function returns a `Refusal` while no datapath

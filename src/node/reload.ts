@@ -7,9 +7,9 @@ import { ConfigError, withPointer } from '#config/config-problem.js';
 import type { FollowedPolicyFile } from '#config/policy/policy-file.js';
 import type { RunningConfig } from '#config/reload/running-config.js';
 import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config/config-reload.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import { policedAmong, readPolicedNames } from '#dataplane/attach/interfaces/policed-names.js';
 import { Pins } from '#dataplane/attach/pins.js';
-import { policedAmong, readPolicedNames } from '#dataplane/attach/policed-names.js';
 import { listed } from '#dataplane/review/listed-names.js';
 import { checkPolicyFile } from './policy-file.js';
 

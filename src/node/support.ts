@@ -3,7 +3,7 @@ import type { Config } from '#config/config.js';
 import type { RunningConfig } from '#config/reload/running-config.js';
 import type { HitReport } from '#contracts/datapath/datapath.js';
 import type { Refusal } from '#contracts/refusal.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
 import { system as machine, ownProcess } from '#dataplane/machine/process.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';

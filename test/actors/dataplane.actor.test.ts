@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { withoutInterface } from '#actors/dataplane.actor.js';
 import { ProofFailed } from '#contracts/datapath/datapath.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
-import { flowtableFaults } from '#dataplane/review/flowtables.js';
+import { flowtableFaults } from '#dataplane/review/review.js';
 import { run, serverThatAnswers } from '#test/cli/cli-run.js';
 import { FLIPPED_AT, fakeDatapath } from './fake-datapath.js';
 import { singleton, startSystem, stopSystems } from './running-system.js';

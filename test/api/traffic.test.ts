@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { refusal } from '#contracts/refusal.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { OWNED, OWNER, RECORD, SINCE, TOKENS } from './fake-management.js';
 import { LIVE_FLOW as flow, LISTED_FLOW as shown } from './listed-flow.js';
 import { rig } from './rig.js';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Link } from '#dataplane/attach/netlink-interfaces.js';
+import type { Link } from '#dataplane/attach/interfaces/netlink-interfaces.js';
 import { bridgeWarnings, portFaults } from '#dataplane/review/bridge-ports.js';
 
 /**

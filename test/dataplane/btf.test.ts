@@ -21,14 +21,14 @@ import {
   VITALS_BYTES,
   VITALS_OFFSETS,
 } from '#dataplane/abi/hit.js';
-import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/abi/port.js';
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
+import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/attach/interfaces/port-table.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
-import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
+import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
 import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
   ENDS,

@@ -3,7 +3,7 @@ import { NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES } from '#dataplane/events/batch.js';
 import type { Observation } from '#dataplane/events/observation.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { EventReader } from '#dataplane/watch/event-reader.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
 import { TestRun } from '#libc/bpf/test-run.js';

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { FLOW_BYTES, FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
 import { describeMap } from '#dataplane/loader/bpf-fd.js';
-import { withTally } from '#dataplane/upgrade/flow-conversion.js';
 import { FlowMigration } from '#dataplane/upgrade/flow-migration.js';
+import { withTally } from '#dataplane/upgrade/struct-conversion.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { back } from './conversation.js';

@@ -1,8 +1,8 @@
 import { afterEach, expect, test } from 'vitest';
 import { COUNTED_VERDICTS, GROUP_COUNTS } from '#contracts/datapath/datapath.js';
 import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
-import { GroupCounters } from '#dataplane/flows/group-counters.js';
-import { Hits } from '#dataplane/flows/hits.js';
+import { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
+import { Hits } from '#dataplane/flows/hits/hits.js';
 import { compile } from '#policy/compile/compile.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';

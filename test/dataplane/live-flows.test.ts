@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { FlowFilter, FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { compile } from '#policy/compile/compile.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { LIVE_FLOW } from '#test/api/listed-flow.js';

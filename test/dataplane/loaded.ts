@@ -13,11 +13,10 @@ import {
   readFlow,
 } from '#dataplane/abi/flow.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
-import type { GroupCounters } from '#dataplane/flows/group-counters.js';
+import type { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
-import type { MapName } from '#dataplane/loader/bpf-object.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject, type MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import { type Before, loadObject, type ObjectOptions } from '#dataplane/object/loaded-object.js';
 import { flipProgram, stageProgram } from '#dataplane/thread/staging.js';

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { HitReport } from '#contracts/datapath/datapath.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { fakeDatapath } from '../actors/fake-datapath.js';
 import { removal, singleton, startSystem, stopSystems } from '../actors/running-system.js';
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
-import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
+import { MappedFlows } from '#dataplane/flows/listing/mapped-flows.js';
 import { libc } from '#libc/libc.js';
 import { denyAll } from '#test/kernel/policies.js';
 import { loadForTest } from './loaded.js';

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { expect, test } from 'vitest';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 
 const MAX_STACK = 512;
 const MAX_FRAMES = 8;

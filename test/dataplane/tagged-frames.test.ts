@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { Link } from '#dataplane/attach/netlink-interfaces.js';
-import { isCutOff, vlanFaults } from '#dataplane/review/tagged-frames.js';
+import type { Link } from '#dataplane/attach/interfaces/netlink-interfaces.js';
+import { isCutOff, vlanFaults } from '#dataplane/review/unpoliced-interfaces.js';
 
 /** The test creates no real links, because the kernel may lack VLAN interfaces. */
 const link = (ifindex: number, name: string, kind: string, more: Partial<Link> = {}): Link => ({

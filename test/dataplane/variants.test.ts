@@ -1,8 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { conntrackKeepMs, hasConntrackLookup, hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
+import {
+  canCopyRoutes,
+  conntrackKeepMs,
+  hasConntrackLookup,
+  hasNetfilterPrograms,
+} from '#dataplane/loader/kernel-functions.js';
 import { MAX_SLOT_LINES } from '#dataplane/object/capacity.js';
-import { canCopyRoutes } from '#dataplane/routes/fib-flags.js';
 import { allowAll } from '#test/kernel/policies.js';
 import { back, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';

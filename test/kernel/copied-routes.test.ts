@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { parseAddress } from '#policy/model/ipv4.js';

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { fibFlags } from '#dataplane/routes/fib-flags.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import { fibFlags } from '#dataplane/loader/kernel-functions.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { back, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { ADDRESSES, namespaceOf } from '#cli/tour/topology.js';
 import { flowtables } from '#dataplane/guard/nftables.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
-import { flowtableFaults } from '#dataplane/review/flowtables.js';
+import { flowtableFaults } from '#dataplane/review/review.js';
 import { TCP } from '#test/dataplane/frame.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { enterNamespace } from './namespace.js';

@@ -7,7 +7,7 @@ import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Program } from '#contracts/policy/program.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import { Pins } from '#dataplane/attach/pins.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';

@@ -9,7 +9,7 @@ import type { Flipped } from '#contracts/datapath/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_BYTES, readFlow } from '#dataplane/abi/flow.js';
-import { MappedFlows } from '#dataplane/flows/mapped-flows.js';
+import { MappedFlows } from '#dataplane/flows/listing/mapped-flows.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

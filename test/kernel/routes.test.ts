@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { libc } from '#libc/libc.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';

@@ -3,7 +3,7 @@ import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, RECORD_BYTES } from '#dataplane/events/batch.js';
-import { anyFlow } from '#dataplane/flows/flow-filter.js';
+import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';

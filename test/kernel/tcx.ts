@@ -1,7 +1,7 @@
 import { release } from 'node:os';
 import { expect } from 'vitest';
 import { tcxPrograms } from '#dataplane/attach/attach-program.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { DIRECTIONS } from '#dataplane/loader/direction.js';
 import { enterNamespace } from './namespace.js';
 

@@ -3,7 +3,7 @@ import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { attachTcx } from '#dataplane/attach/attach-program.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { loadForTest } from '#test/dataplane/loaded.js';

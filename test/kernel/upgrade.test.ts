@@ -4,7 +4,7 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
+import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';

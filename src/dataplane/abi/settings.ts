@@ -6,11 +6,10 @@ import {
   type ReversePath,
   TICK_NS,
 } from '#contracts/datapath/datapath-numbers.js';
-import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
-import { MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
+import { type FlowTimeouts, MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
-import { setShift } from './flow-table-size.js';
+import { setShift } from './flow.js';
 
 /**
  * The values of `struct settings` of `bpf/weir.h`: constants of the BPF programs. They cannot change after

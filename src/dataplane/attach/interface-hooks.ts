@@ -1,5 +1,12 @@
 import type { Attachment } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import { type Interface, isEthernet, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import {
+  type PolicedInterface,
+  PolicedNames,
+  policedAmong,
+  renamedAmong,
+} from '#dataplane/attach/interfaces/policed-names.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import {
   attachClsact,
@@ -9,9 +16,7 @@ import {
   isTcxUnsupported,
   tcxProgram,
 } from './attach-program.js';
-import { type Interface, isEthernet, listInterfaces } from './interfaces.js';
 import type { Pins } from './pins.js';
-import { type PolicedInterface, PolicedNames, policedAmong, renamedAmong } from './policed-names.js';
 
 class UnsupportedInterface extends Error {
   override readonly name = 'UnsupportedInterface';

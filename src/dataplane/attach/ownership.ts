@@ -1,8 +1,7 @@
-import { closeSync, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
+import { closeSync, fstatSync, openSync, readFileSync, readlinkSync, statSync } from 'node:fs';
 import { Descriptors } from '#libc/descriptors.js';
 import { libc } from '#libc/libc.js';
-import { isInUnit, type Process } from '#libc/proc/proc-sockets.js';
-import { lockHolder } from './lock-holder.js';
+import { isInUnit, type Process, processOf } from '#libc/proc/proc-sockets.js';
 import { NamespaceLock, namespaceLockHolder } from './namespace-lock.js';
 
 const LOCK_EXCLUSIVE = 2;
@@ -104,4 +103,23 @@ function commandToStop({ pid }: Process): string {
 function isSame(fd: number, path: string): boolean {
   const [held, there] = [fstatSync(fd), statSync(path)];
   return held.dev === there.dev && held.ino === there.ino;
+}
+
+/**
+ * Returns the process that holds a `flock` lock on the file at `path`; undefined if no process holds a lock,
+ * or `/proc/locks` does not show the process.
+ */
+export function lockHolder(path: string): Process | undefined {
+  const { dev, ino } = statSync(path);
+  const major = (dev >> 8) & 0xfff;
+  const minor = (dev & 0xff) | ((dev >> 12) & 0xf_ff00);
+  const hex = (number: number): string => number.toString(16).padStart(2, '0');
+  const file = `${hex(major)}:${hex(minor)}:${ino}`;
+  for (const line of readFileSync('/proc/locks', 'utf8').split('\n')) {
+    const [, kind, , , pid = '', locked] = line.trim().split(/\s+/);
+    if (kind === 'FLOCK' && locked === file && Number(pid) > 0) {
+      return processOf(Number(pid));
+    }
+  }
+  return undefined;
 }

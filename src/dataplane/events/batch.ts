@@ -3,8 +3,15 @@ import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath/data
 import type { End } from '#contracts/datapath/translation.js';
 import { IPPROTO, type Verdict } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
-import { EVENT_BYTES, EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from './event.js';
-import { type Ipv6Ends, ipv6Ends } from './ipv6-ends.js';
+import {
+  EVENT_BYTES,
+  EVENT_FLAG,
+  EVENT_OFFSETS,
+  EVENT_TYPE,
+  type EventType,
+  type Ipv6Ends,
+  ipv6Ends,
+} from './event.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
 /**

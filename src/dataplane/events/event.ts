@@ -1,3 +1,5 @@
+import { SocketAddress } from 'node:net';
+
 /**
  * Offsets in bytes of the fields of `struct event` of `bpf/weir.h`. A test compares these offsets with the
  * BTF of the BPF object.
@@ -33,3 +35,22 @@ export const EVENT_TYPE = { flow_opened: 1, flow_ended: 2, denied: 3, dropped: 4
 export type EventType = keyof typeof EVENT_TYPE;
 
 export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4, ipv6: 8, cut: 16, translated: 32 } as const;
+
+export type Ipv6Ends = { readonly source: string; readonly destination: string };
+
+/**
+ * Returns the addresses of the dropped IPv6 packet of the event that begins at byte `at`; null if the event
+ * is about IPv4.
+ */
+export function ipv6Ends(view: DataView, at: number): Ipv6Ends | null {
+  if ((view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.ipv6) === 0) return null;
+  return {
+    source: addressText(view, at + EVENT_OFFSETS.packets),
+    destination: addressText(view, at + EVENT_OFFSETS.bytes),
+  };
+}
+
+function addressText(view: DataView, at: number): string {
+  const groups = Array.from({ length: 8 }, (_, index) => view.getUint16(at + 2 * index).toString(16));
+  return new SocketAddress({ family: 'ipv6', address: groups.join(':') }).address;
+}

@@ -1,7 +1,7 @@
 import type { DROP_REASON, FlowState } from '#contracts/datapath/datapath-numbers.js';
 import type { End } from '#contracts/datapath/translation.js';
 import type { Verdict } from '#contracts/policy/policy-model.js';
-import type { Ipv6Ends } from './ipv6-ends.js';
+import type { Ipv6Ends } from './event.js';
 
 /**
  * The fields that decoded events of packets and of flows have in common. Addresses are unsigned 32-bit

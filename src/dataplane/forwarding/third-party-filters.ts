@@ -1,12 +1,11 @@
 import { readFileSync } from 'node:fs';
 import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
-import { tcxPrograms } from '#dataplane/attach/attach-program.js';
-import { type Interface, listInterfaces } from '#dataplane/attach/interfaces.js';
-import { legacyTables } from '#dataplane/guard/legacy-tables.js';
-import { type BaseChain, baseChains } from '#dataplane/guard/nftables.js';
+import { CLSACT, tcxPrograms } from '#dataplane/attach/attach-program.js';
+import { type Interface, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import { type BaseChain, baseChains, legacyTables } from '#dataplane/guard/nftables.js';
 import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
 import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
-import { thirdPartyFilters } from './filters.js';
+import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 
 /**
@@ -182,4 +181,34 @@ function byFilters({ policed, attachedProgram }: Place): string | null {
     if (kind !== undefined) return `a tc filter (${kind}) on ingress of ${found.name}`;
   }
   return null;
+}
+
+const RTM_NEWTFILTER = 44;
+const RTM_GETTFILTER = 46;
+// Size and field offsets of `struct tcmsg`, in bytes.
+const TCMSG = { size: 20, ifindex: 4, handle: 8, parent: 12, info: 16 } as const;
+const PARENT_INGRESS = 0xffff_fff2;
+const TCA_KIND = 1;
+
+/** Returns the kinds of those tc filters on the ingress of an interface that Weir did not attach. */
+function thirdPartyFilters(ifindex: number): string[] {
+  const request = new DataView(new ArrayBuffer(TCMSG.size));
+  request.setInt32(TCMSG.ifindex, ifindex, true);
+  request.setUint32(TCMSG.parent, PARENT_INGRESS, true);
+  const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
+  try {
+    return socket.dump(RTM_GETTFILTER, RTM_NEWTFILTER, new Uint8Array(request.buffer)).flatMap((filter) => {
+      const handle = filter.getUint32(TCMSG.handle, true);
+      const priority = filter.getUint32(TCMSG.info, true) >>> 16;
+      const kind = Buffer.from(attributesIn(filter, TCMSG.size).get(TCA_KIND) ?? [])
+        .toString('latin1')
+        .replace(/\0$/, '');
+      // The kernel first lists the classifier with handle 0, and then each filter of that classifier. Ignore
+      // both messages for Weir's filter.
+      const isWeir = kind === 'bpf' && priority === CLSACT.priority && (handle === CLSACT.handle || handle === 0);
+      return isWeir ? [] : [kind];
+    });
+  } finally {
+    socket.close();
+  }
 }

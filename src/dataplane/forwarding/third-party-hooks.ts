@@ -1,5 +1,4 @@
-import { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { builtThirdPartyProgram } from '#dataplane/loader/built-objects.js';
+import { BpfObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';

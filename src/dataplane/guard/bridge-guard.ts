@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
-import { arrivals, type GuardState } from './guard-rules.js';
-import { anyBit, priorityClass } from './nft-notation.js';
+import { anyBit, arrivals, type GuardState, priorityClass } from './guard-rules.js';
 import { NFPROTO_BRIDGE, ruleComments } from './nftables.js';
 
 /** Name of the table of the guard (Weir's nftables rules) in the nftables family `bridge`. */

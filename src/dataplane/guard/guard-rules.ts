@@ -1,6 +1,23 @@
 import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
 import { guardBit, natBit, redirectBit } from '#dataplane/abi/settings.js';
-import { anyBit, hex, priorityClass } from './nft-notation.js';
+
+/**
+ * Returns a value of `skb->priority` in the notation of nftables: two 16-bit halves in hexadecimal,
+ * separated by a colon.
+ */
+export function priorityClass(priority: number): string {
+  return `${(priority >>> 16).toString(16)}:${(priority & 0xffff).toString(16)}`;
+}
+
+/** Returns 32 bits in hexadecimal. `>>> 0` makes the number unsigned, because `~mask` is negative. */
+function hex(bits: number): string {
+  return `0x${(bits >>> 0).toString(16)}`;
+}
+
+/** Returns the nftables expression for "the packet mark has one of these bits". */
+export function anyBit(bits: number): string {
+  return `meta mark & ${hex(bits)} != 0`;
+}
 
 /** The settings and modes that determine the rules of the guard. */
 export type GuardState = {

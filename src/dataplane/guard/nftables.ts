@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import {
   attributeList,
   attributesIn,
@@ -207,4 +208,19 @@ function commentIn(userdata: Uint8Array = new Uint8Array()): string {
 /** Decodes a netlink string attribute, without its final NUL byte. */
 export function text(bytes: Uint8Array | undefined): string | undefined {
   return bytes === undefined ? undefined : Buffer.from(bytes).toString('utf8').replace(/\0$/, '');
+}
+
+/**
+ * Returns the names of the tables of iptables-legacy; `nft list` does not show their rules. Returns an empty
+ * list if the user is not root, because only root may read the file.
+ */
+export function legacyTables(): readonly string[] {
+  try {
+    return readFileSync('/proc/thread-self/net/ip_tables_names', 'utf8')
+      .split('\n')
+      .filter((name) => name !== '');
+  } catch (failure) {
+    if (!['ENOENT', 'EACCES'].includes((failure as NodeJS.ErrnoException).code ?? '')) throw failure;
+    return [];
+  }
 }

@@ -5,7 +5,16 @@ import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check } from '#libc/libc.js';
 import { addressOf, memoryAt } from '#libc/library.js';
+import { built } from '#threads/built-file.js';
 import { lacksModuleBtf } from './kernel-functions.js';
+
+/** Path of the compiled BPF object of the datapath. */
+export const builtObject = built('bpf/weir.bpf.o');
+/**
+ * Path of the compiled BPF object that lists third-party hooks (hooks of other software that forwarded
+ * packets pass).
+ */
+export const builtThirdPartyProgram = built('bpf/third_party_hooks.bpf.o');
 
 /**
  * The maps that Weir pins. Do not rename them, because the next process finds them by name. `ways` has the

@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { release } from 'node:os';
 import { lacking } from '#libc/proc/capabilities.js';
 
 const BTF = '/sys/kernel/btf';
@@ -62,4 +63,27 @@ function hasConntrackFunction(name: Name): boolean {
 /** Returns whether the kernel refuses the BTF of its modules to this process. */
 export function lacksModuleBtf(): boolean {
   return lacking(['CAP_SYS_ADMIN']).length > 0;
+}
+
+const SKIP_NEIGH = 4;
+
+/**
+ * Returns the flags for calls of `bpf_fib_lookup` that need only the route, without the neighbour entry.
+ * Kernels before 6.3 have no such flag, so the function returns 0 for them.
+ */
+export function fibFlags(kernelRelease = release()): number {
+  return isSince(6, 3, kernelRelease) ? SKIP_NEIGH : 0;
+}
+
+/**
+ * Returns whether BPF programs can read the kernel's counter of route changes. Kernels before 6.2 do not
+ * allow this.
+ */
+export function canCopyRoutes(kernelRelease = release()): boolean {
+  return isSince(6, 2, kernelRelease);
+}
+
+function isSince(wantedMajor: number, wantedMinor: number, kernelRelease: string): boolean {
+  const [major = 0, minor = 0] = kernelRelease.split('.').map((part) => Number.parseInt(part, 10));
+  return major > wantedMajor || (major === wantedMajor && minor >= wantedMinor);
 }

@@ -1,11 +1,12 @@
+import { spawn } from 'node:child_process';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { listLinks } from '#dataplane/attach/netlink-interfaces.js';
+import { text } from 'node:stream/consumers';
+import { listLinks } from '#dataplane/attach/interfaces/netlink-interfaces.js';
 import { Programs, programsOn } from '#dataplane/attach/weir-hooks.js';
 import { type BaseChain, baseChains } from '#dataplane/guard/nftables.js';
 import type { ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
-import { printed } from './command.js';
 
 type Printed = (signal: AbortSignal) => AsyncIterable<Uint8Array>;
 const ip =
@@ -116,3 +117,39 @@ export async function settings(): Promise<Readonly<Record<string, string | null>
   ];
   return Object.fromEntries(await Promise.all([...SETTINGS, ...ofInterfaces].map(read)));
 }
+
+const MAX_COMPLAINT = 300;
+
+/**
+ * Yields the standard output of a command in chunks. If the exit code is not 0, throws an error with the
+ * first 300 characters of stderr. An abort of the signal kills the command.
+ */
+async function* printed(command: string, args: readonly string[], signal: AbortSignal): AsyncGenerator<Buffer> {
+  const child = spawn(command, [...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    signal,
+    killSignal: 'SIGKILL',
+    env: PATH,
+  });
+  const complaint = text(child.stderr);
+  const ended = new Promise<number | null>((resolve, reject) => {
+    child.once('error', reject).once('close', resolve);
+  });
+  // If the reader of the output stops early, no code awaits `ended`. Without this `catch`, a failure of the
+  // command would then be an unhandled rejection.
+  ended.catch(() => {});
+  try {
+    for await (const chunk of child.stdout) yield chunk as Buffer;
+    const code = await ended;
+    if (code !== 0)
+      throw new Error(`${command} ${args.join(' ')}: ${(await complaint).trim().slice(0, MAX_COMPLAINT)}`);
+  } finally {
+    child.kill('SIGKILL');
+  }
+}
+
+/**
+ * The command gets only the environment variable PATH, because other variables of this process may contain
+ * secrets.
+ */
+const PATH = { PATH: process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin' };

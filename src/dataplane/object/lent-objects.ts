@@ -1,9 +1,12 @@
 import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
+import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import { guardBit } from '#dataplane/abi/settings.js';
 import { closeFd, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import type { KernelWatchMaps } from '#dataplane/watch/kernel-watch.js';
 import { passedObject } from '#libc/bpf/object-handle.js';
 import { duplicate } from '#libc/libc.js';
+import type { LoadedObject } from './loaded-object.js';
 
 /**
  * BPF maps and a BPF program that other threads of this process use, through duplicated file descriptors.
@@ -59,4 +62,23 @@ function duplicated(fd: number, kept: number[]): number {
 
 function closeAll(fds: number[]): void {
   for (const fd of fds.splice(0)) closeFd(fd);
+}
+
+/**
+ * Returns the maps, the BPF program and the settings with which the service plane offloads spliced
+ * connections to the datapath. The maps and the program stay usable when a BPF object with larger maps
+ * replaces the loaded object. The new object uses the same maps `joins` and `joiners`.
+ */
+export function spliceOffloadOf(
+  { options }: LoadedObject,
+  { program, spliceMap, offloaderMap }: LentObjects,
+): SpliceOffload {
+  return {
+    program,
+    spliceMap,
+    offloaderMap,
+    mark: guardBit(options.markMask),
+    idleMs: options.timeoutsMs.tcp_established,
+    endedMs: options.timeoutsMs.tcp_closing,
+  };
 }

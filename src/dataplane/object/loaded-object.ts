@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:os';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
-import { flowSets, flowSlots } from '#dataplane/abi/flow-table-size.js';
+import { flowSets, flowSlots } from '#dataplane/abi/flow.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
@@ -17,6 +17,7 @@ import { RouteCopy } from '#dataplane/routes/route-copy.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { smallestCapacity } from './capacity.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 
@@ -222,5 +223,30 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   } catch (error) {
     object.close();
     throw error;
+  }
+}
+
+type Options = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
+
+const FLOWS = 1_024;
+const GRANTS = 1_024;
+const LINES = 8_192;
+
+/**
+ * Loads the BPF programs with small maps of their own, and frees them. Returns why the kernel refuses a
+ * program; null if it loads all. `judges`: whether the node has NAT rules, which need the forward judge.
+ */
+export function refusalOf(options: Options, judges: boolean): string | null {
+  try {
+    const small = { ...options, flowCapacity: FLOWS, grantCapacity: GRANTS, ...smallestCapacity(LINES) };
+    const loaded = loadObject(small);
+    try {
+      if (judges && options.judges === true) loaded.judgeFd();
+    } finally {
+      loaded.close();
+    }
+    return null;
+  } catch (failure) {
+    return (failure as Error).message.split('\n')[0] ?? '';
   }
 }

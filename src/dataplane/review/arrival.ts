@@ -1,6 +1,5 @@
 import type { Arrival } from '#contracts/policy/explain-facts.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { type Interface, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import type { Route } from '#dataplane/routes/route-lines.js';
 import { readRoutes } from '#dataplane/routes/routes.js';
 import { mask } from '#policy/model/ipv4.js';

@@ -1,8 +1,7 @@
 import { readFileSync } from 'node:fs';
-import { PORT_ADDRESSES } from '#dataplane/abi/port.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
-import type { Link } from '#dataplane/attach/netlink-interfaces.js';
-import type { BridgePort } from '#dataplane/attach/port-table.js';
+import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
+import type { Link } from '#dataplane/attach/interfaces/netlink-interfaces.js';
+import { type BridgePort, PORT_ADDRESSES } from '#dataplane/attach/interfaces/port-table.js';
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 
 /**

@@ -1,7 +1,13 @@
 import type { Review } from '#contracts/datapath/datapath.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
-import { legacyTables } from '#dataplane/guard/legacy-tables.js';
-import { type BaseChain, baseChains, flowtables, ruleExpressions, text } from '#dataplane/guard/nftables.js';
+import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
+import {
+  type BaseChain,
+  baseChains,
+  flowtables,
+  legacyTables,
+  ruleExpressions,
+  text,
+} from '#dataplane/guard/nftables.js';
 import { defaultInterfaces } from '#dataplane/routes/routes.js';
 import { listRules } from '#dataplane/routes/routing-rules.js';
 import { check, libc } from '#libc/libc.js';

@@ -2,15 +2,15 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import type { RenamedInterface } from '#contracts/datapath/renamed-interface.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
-import { lockHolder } from '#dataplane/attach/lock-holder.js';
-import { Pins } from '#dataplane/attach/pins.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import {
   type PolicedInterface,
   policedAmong,
   readPolicedNames,
   renamedAmong,
-} from '#dataplane/attach/policed-names.js';
+} from '#dataplane/attach/interfaces/policed-names.js';
+import { lockHolder } from '#dataplane/attach/ownership.js';
+import { Pins } from '#dataplane/attach/pins.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { mapShape, type ProgramInfo } from '#dataplane/loader/bpf-fd.js';

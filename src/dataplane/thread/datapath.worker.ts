@@ -9,7 +9,7 @@ import type {
   HitsMessage,
 } from '#contracts/datapath/grant-messages.js';
 import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import { KernelWatch } from '#dataplane/watch/kernel-watch.js';

@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { detachClsact } from '#dataplane/attach/attach-program.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { Ownership } from '#dataplane/attach/ownership.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { mapSetOf, weirHooks } from '#dataplane/attach/weir-hooks.js';

@@ -1,17 +1,16 @@
 import type { Attachment } from '#contracts/datapath/datapath.js';
 import { type DatapathOptions, matchesInterface } from '#contracts/datapath/datapath-options.js';
 import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
-import { type PolicedInterface, renamedAmong } from '#dataplane/attach/policed-names.js';
-import { writePorts } from '#dataplane/attach/port-table.js';
-import { refuseOtherNodes } from '#dataplane/attach/refuse-other-nodes.js';
+import { type PolicedInterface, renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
+import { writePorts } from '#dataplane/attach/interfaces/port-table.js';
+import { refuseOtherNodes } from '#dataplane/attach/weir-hooks.js';
 import { DIRECTIONS } from '#dataplane/loader/direction.js';
 import { policedPorts } from '#dataplane/review/review.js';
 import { makeDiversion, removeDiversion } from '#dataplane/routes/divert.js';
 import type { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelChanges } from './kernel-changes.js';
-import type { KernelParts } from './kernel-parts.js';
+import { type KernelParts, programIds } from './kernel-parts.js';
 import type { OpenDatapath } from './open-datapath.js';
-import { programIds } from './program-ids.js';
 
 /** `name`: the name by which the interface is policed. */
 type FailedInterface = { readonly name: string; readonly error: Error };

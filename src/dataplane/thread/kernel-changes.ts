@@ -1,17 +1,16 @@
 import { append } from '#arrays/append.js';
 import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
-import type { Interface } from '#dataplane/attach/interfaces.js';
-import { writePorts } from '#dataplane/attach/port-table.js';
-import { Watcher } from '#dataplane/attach/watcher.js';
+import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
+import { writePorts } from '#dataplane/attach/interfaces/port-table.js';
+import { Watcher } from '#dataplane/attach/interfaces/watcher.js';
 import { policedPorts, review } from '#dataplane/review/review.js';
 import { diversionStands } from '#dataplane/routes/divert.js';
 import type { Upgrade } from '#dataplane/upgrade/upgrade.js';
 import type { KernelNotifications } from '#dataplane/watch/kernel-notifications.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import type { KernelParts } from './kernel-parts.js';
+import { type KernelParts, programIds } from './kernel-parts.js';
 import type { OpenDatapath } from './open-datapath.js';
-import { programIds } from './program-ids.js';
 
 /** Finds the changes of the kernel's state, and keeps them until `look` returns them. */
 export class KernelChanges {

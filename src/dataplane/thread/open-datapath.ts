@@ -1,5 +1,5 @@
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
-import type { GroupCounters } from '#dataplane/flows/group-counters.js';
+import type { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { Need } from '#dataplane/object/capacity.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';

@@ -1,7 +1,7 @@
 import type { Flipped } from '#contracts/datapath/datapath.js';
 import type { Program } from '#contracts/policy/program.js';
 import type { Slots } from '#dataplane/activate/slots.js';
-import type { Placement } from '#dataplane/flows/hits.js';
+import type { Placement } from '#dataplane/flows/hits/hits.js';
 import type { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { MappedGrants } from '#dataplane/grants/mapped-grants.js';
 import { type Image, layout } from '#dataplane/image/program-image.js';

@@ -1,8 +1,8 @@
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { natBit } from '#dataplane/abi/settings.js';
-import { listInterfaces } from '#dataplane/attach/interfaces.js';
+import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import { policedAmong, readPolicedNames, renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
 import type { Pins } from '#dataplane/attach/pins.js';
-import { policedAmong, readPolicedNames, renamedAmong } from '#dataplane/attach/policed-names.js';
 import { Guard } from '#dataplane/guard/nftables-guard.js';
 import { programId } from '#dataplane/loader/bpf-fd.js';
 import { lacksModuleBtf } from '#dataplane/loader/kernel-functions.js';

@@ -1,7 +1,7 @@
 import type { Field, StructLayout } from '#dataplane/abi/btf.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/bpf/test-run.js';
-import type { FlowTable } from './flow-conversion.js';
+import type { FlowTable } from './struct-conversion.js';
 
 /**
  * Offsets of the fields of `struct migrate_flow_request` after the flow and its tally, in bytes from the end

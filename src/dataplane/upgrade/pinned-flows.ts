@@ -4,7 +4,7 @@ import { completeFlow, completionOffsets } from '#dataplane/flows/flow-completio
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { type FlowTable, withTally } from './flow-conversion.js';
+import { type FlowTable, withTally } from './struct-conversion.js';
 
 /**
  * A flow in a buffer. The iterator overwrites the buffer with the next flow. `reread` reads the present state

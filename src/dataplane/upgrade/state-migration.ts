@@ -7,10 +7,9 @@ import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
-import { flowConversion, withTally } from './flow-conversion.js';
 import { FlowMigration } from './flow-migration.js';
 import { pinnedFlows } from './pinned-flows.js';
-import { conversion } from './struct-conversion.js';
+import { conversion, flowConversion, withTally } from './struct-conversion.js';
 
 /** Upper limit of the error of `opened_ns`, which has the resolution of OPENED_SHIFT or of a clock tick. */
 const CLOCK_SLACK_NS = 100_000_000n;

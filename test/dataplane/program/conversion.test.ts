@@ -1,10 +1,8 @@
 import { expect, test } from 'vitest';
 import type { StructLayout } from '#dataplane/abi/btf.js';
 import { FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
-import { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { builtObject } from '#dataplane/loader/built-objects.js';
-import { flowConversion } from '#dataplane/upgrade/flow-conversion.js';
-import { conversion } from '#dataplane/upgrade/struct-conversion.js';
+import { BpfObject, builtObject } from '#dataplane/loader/bpf-object.js';
+import { conversion, flowConversion } from '#dataplane/upgrade/struct-conversion.js';
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 

@@ -5,8 +5,7 @@ import { IPPROTO, PORT_PROTOCOLS, type Verdict } from '#contracts/policy/policy-
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
-import type { Ipv6Ends } from '#dataplane/events/ipv6-ends.js';
+import { EVENT_FLAG, EVENT_TYPE, type Ipv6Ends } from '#dataplane/events/event.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';

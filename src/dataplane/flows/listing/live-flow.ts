@@ -5,8 +5,8 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
+import type { Moment } from '#dataplane/flows/moment.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
-import type { Moment } from './moment.js';
 
 export type FlowSurroundings = {
   readonly ruleNameHistory: RuleNameHistory;

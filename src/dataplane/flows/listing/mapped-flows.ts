@@ -1,9 +1,9 @@
 import { u32At } from '#arrays/read.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
+import { completeFlow } from '#dataplane/flows/flow-completion.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { completeFlow } from './flow-completion.js';
 
 const WORDS = FLOW_STRUCT_BYTES / 4;
 /** Maximum number of copies of one `struct tally`. A flush during a copy makes another copy necessary. */

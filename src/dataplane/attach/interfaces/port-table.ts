@@ -1,8 +1,12 @@
-import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/abi/port.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { Interface } from './interfaces.js';
 import type { Link } from './netlink-interfaces.js';
+
+/** Layout of `struct port` in `bpf/weir.h`; a test compares it with the BTF of the BPF object. */
+export const PORT_OFFSETS = { bridge: 0, mac: 4, has_routes: 10, policed: 11, addresses: 12 } as const;
+export const PORT_ADDRESSES = 8;
+export const PORT_BYTES = 44;
 
 /** A policed bridge port. `addresses` are the IPv4 addresses of the bridge as 32-bit numbers. */
 export type BridgePort = {

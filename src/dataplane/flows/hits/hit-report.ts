@@ -3,9 +3,9 @@ import { textFinder } from '#arrays/texts.js';
 import type { Hit, HitQuery, HitReport } from '#contracts/datapath/datapath.js';
 import type { StagedRuleNames } from '#contracts/datapath/event-source.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
+import type { Moment } from '#dataplane/flows/moment.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { Hits } from './hits.js';
-import type { Moment } from './moment.js';
 
 /**
  * Returns the hits of the rules and defaults of one compiled policy that match the query, in order of rank.
