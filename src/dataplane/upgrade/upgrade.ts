@@ -10,8 +10,8 @@
  * Files: `successor.ts` decides which maps are shared, and loads the new datapath. `predecessors.ts` lets its
  * programs call those of the earlier datapath. `state-migration.ts` migrates flows, fragments and counters,
  * and `hits-migration.ts` migrates hits. `pinned-flows.ts` reads flows of each layout version.
- * `flow-conversion.ts` and `struct-conversion.ts` convert layouts. `flow-migration.ts` calls the BPF program
- * that adds a flow to the new flow table.
+ * `struct-conversion.ts` converts layouts. `flow-migration.ts` calls the BPF program that adds a flow to the
+ * new flow table.
  */
 
 import type { Enforced } from '#contracts/datapath/datapath.js';
