@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the whole test suite, and prints `N passed, N failed` as its last line, after one line `failed: ...`
-# for each failed test, and one line `skipped: ...` with the reason for each skipped test. Arguments go to
+# for each failed test, and one line `skipped: ...` with the reason for each skipped test. If vitest fails and
+# no test failed, for example by an error outside of tests, this counts as one more failure. Arguments go to
 # vitest, for example the path of a test, or `--mode faults` for other tests (see vitest.config.ts). With
 # --setup=test or --setup=trials as the first argument, installs and builds first what is missing.
 source "$(dirname "$0")/usage.sh"
@@ -11,8 +12,10 @@ if [[ "${1:-}" = --setup=* ]]; then
   shift
 fi
 report=$(mktemp)
-trap 'rm -f "$report"' EXIT
-npx --no-install vitest run --reporter=default --reporter=json --outputFile.json="$report" "$@"
+errors=$(mktemp)
+trap 'rm -f "$report" "$errors"' EXIT
+UNHANDLED_ERRORS="$errors" npx --no-install vitest run --reporter=default --reporter=./scripts/unhandled-errors.ts \
+  --reporter=json --outputFile.json="$report" "$@"
 status=$?
 node -e '
   const fs = require("node:fs");
@@ -30,8 +33,11 @@ node -e '
     if (file.status === "failed" && tests.length === 0) return [`${path(file)}: ${firstLine(file.message)}`];
     return tests.map((each) => `${path(file)}: ${each.fullName}: ${firstLine(each.failureMessages[0])}`);
   });
+  const [, , errors, status] = process.argv;
+  if (status !== "0" && failures.length === 0)
+    failures.push(firstLine(fs.readFileSync(errors, "utf8")) || `vitest ended with status ${status}, see above`);
   for (const failure of failures) console.log(`failed: ${failure}`);
   const skipped = (report.numPendingTests ?? 0) + (report.numTodoTests ?? 0);
   console.log(`${report.numPassedTests ?? 0} passed, ${failures.length} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`);
-' "$report"
+' "$report" "$errors" "$status"
 exit "$status"
