@@ -77,7 +77,7 @@ export const STATS: NodeStats = {
 /** `10.0.0.7`, the address that `OWNER` owns. */
 export const OWNED = 0x0a000007;
 export const OWNER = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' } as const;
-export const SELECTOR = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } } as const;
+const SELECTOR = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } } as const;
 /** The answer of `explain`, without what the datapath knows about the packet. */
 export const EXPLANATION = {
   decision: 'deny',
