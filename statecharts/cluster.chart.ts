@@ -1,7 +1,7 @@
 import { assign, type EventObject, fromCallback, setup, stateIn } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
 import { notProvided, sentenceOf } from './failure.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { readinessTypes, type Troubles } from './readiness.js';
 
 export type ClusterInput = {
   readonly configured: boolean;
@@ -44,13 +44,7 @@ export type ClusterEvent =
   | { readonly type: 'replica.kept' };
 
 const cluster = setup({
-  types: {
-    context: {} as ClusterContext,
-    input: {} as ClusterInput,
-    events: {} as ClusterEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<ClusterContext, ClusterInput, ClusterEvent>(),
   actors: {
     /**
      * Keeps the node a member of the cluster, and takes part in the election of the leader. Sends

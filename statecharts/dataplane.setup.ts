@@ -5,7 +5,7 @@ import type { DatapathChange, FlowRefusal, Missing } from '#contracts/datapath/d
 import type { Program } from '#contracts/policy/program.js';
 import { codeOf, notProvided } from './failure.js';
 import { type Attached, type InterfacesEvent, interfacesChart } from './interfaces.chart.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { readinessTypes, type Troubles } from './readiness.js';
 import { type Desired, type SwapCommitted, type SwapEvent, type SwapOutput, swapChart } from './swap.chart.js';
 
 export type DataplaneInput = {
@@ -72,13 +72,7 @@ export const RUNNING = 'dataplane_running';
 
 /** The types, actors, actions, guards and delays of the dataplane chart. */
 export const dataplaneSetup = setup({
-  types: {
-    context: {} as DataplaneContext,
-    input: {} as DataplaneInput,
-    events: {} as DataplaneEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<DataplaneContext, DataplaneInput, DataplaneEvent>(),
   actors: {
     probe: fromPromise<readonly Missing[]>(notProvided('probe')),
     /** Opens the datapath. Resolves with the generation and the time of the policy in force in the kernel. */

@@ -13,7 +13,7 @@ import {
   initialContext,
   type PolicyActivated,
 } from './granted-part.js';
-import type { ReadinessMeta, ReadinessTag } from './readiness.js';
+import { readinessTypes } from './readiness.js';
 
 export type DnsProxyInput = GrantedInput & {
   /**
@@ -44,13 +44,7 @@ type DnsProxyEvent =
 const part = 'dns_allowlist';
 
 export const dnsProxyChart = setup({
-  types: {
-    context: {} as DnsProxyContext,
-    input: {} as DnsProxyInput,
-    events: {} as DnsProxyEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<DnsProxyContext, DnsProxyInput, DnsProxyEvent>(),
   actors: GRANTED_ACTORS,
   actions: {
     ...grantedActions<DnsProxyContext, DnsProxyEvent>(part),

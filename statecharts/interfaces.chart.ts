@@ -2,7 +2,7 @@ import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup }
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { readinessTypes, type Troubles } from './readiness.js';
 
 /**
  * The result of attaching the BPF programs. `missing`: the configured interface names that no interface has.
@@ -34,13 +34,7 @@ export type InterfacesEvent =
 const part = 'dataplane_config';
 
 export const interfacesChart = setup({
-  types: {
-    context: {} as InterfacesContext,
-    input: {} as InterfacesInput,
-    events: {} as InterfacesEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<InterfacesContext, InterfacesInput, InterfacesEvent>(),
   actors: {
     attach: fromPromise<Attached>(notProvided('attach')),
     /** Polices the interfaces of each change request that it receives, and answers the request. */

@@ -9,7 +9,7 @@ import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { PendingChangeInput } from './pending-change.chart.js';
 import type { PolicyInput } from './policy.setup.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { readinessTypes, type Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
 import type { SupervisedPartInput } from './supervised-part.chart.js';
 
@@ -76,13 +76,7 @@ function restartDelays() {
 }
 
 const node = setup({
-  types: {
-    context: {} as NodeContext,
-    input: {} as NodeInput,
-    events: {} as NodeEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<NodeContext, NodeInput, NodeEvent>(),
   actors: {
     policy: fromPromise<void, PolicyInput>(notProvided('policy')) as AnyActorLogic,
     dataplane: fromPromise<void, DataplaneInput>(notProvided('dataplane')) as AnyActorLogic,

@@ -4,7 +4,7 @@ import { backoffMs } from '#contracts/backoff.js';
 import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import { notProvided } from './failure.js';
 import { type CompiledStoredPolicy, type FollowEvent, type FollowOutput, followChart } from './follow.chart.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { readinessTypes, type Troubles } from './readiness.js';
 import { type PolicyInForce, type WriteExpired, type WriteOutput, writeChart } from './write.chart.js';
 
 export type PolicyInput = {
@@ -90,13 +90,7 @@ export const READY = 'policy_ready';
 
 /** The types, actors, actions, guards and delays of the policy chart. */
 export const policySetup = setup({
-  types: {
-    context: {} as PolicyContext,
-    input: {} as PolicyInput,
-    events: {} as PolicyEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<PolicyContext, PolicyInput, PolicyEvent>(),
   actors: {
     /** Reads the active policy record from the store and compiles it. */
     restore: fromPromise<CompiledStoredPolicy>(notProvided('restore')),

@@ -36,6 +36,16 @@ export type ReadinessTag = `${PartName}:${ConditionName}`;
  */
 export type ReadinessMeta = { readonly part: PartName; readonly detail: string };
 
+/** Returns the `types` of a chart whose states report readiness. XState uses only the type of the result. */
+export const readinessTypes = <Context, Input, Event>() =>
+  ({}) as {
+    readonly context: Context;
+    readonly input: Input;
+    readonly events: Event;
+    readonly tags: ReadinessTag;
+    readonly meta: ReadinessMeta;
+  };
+
 /**
  * For each part, a text that the readiness report shows after the text of the state, such as the message of
  * the latest error.

@@ -15,7 +15,7 @@ import {
   noteFailure,
   type PolicyActivated,
 } from './granted-part.js';
-import type { ReadinessMeta, ReadinessTag } from './readiness.js';
+import { readinessTypes } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
   /** The policy with which the service plane decides connections; null before the first policy. */
@@ -53,13 +53,7 @@ export type ServicePlaneEvent =
 const part = 'service_plane';
 
 export const servicePlaneChart = setup({
-  types: {
-    context: {} as ServicePlaneContext,
-    input: {} as ServicePlaneInput,
-    events: {} as ServicePlaneEvent,
-    tags: {} as ReadinessTag,
-    meta: {} as ReadinessMeta,
-  },
+  types: readinessTypes<ServicePlaneContext, ServicePlaneInput, ServicePlaneEvent>(),
   actors: {
     ...GRANTED_ACTORS,
     /**
