@@ -54,8 +54,9 @@ export const chainOfGroup: Form = {
   },
 };
 
-export const concatenatedRanges: Form = {
-  name: 'nftables, set of concatenated ranges',
+/** A set of source, destination and destination port. `flags` are the flags of the set. */
+const concatenation = (name: string, flags: string, portsOf: (given: Range) => string): Form => ({
+  name,
   text: (permits, tracked) =>
     table(
       tracked,
@@ -63,14 +64,15 @@ export const concatenatedRanges: Form = {
       set(
         'permits',
         'ipv4_addr . ipv4_addr . inet_service',
-        'flags interval;',
-        permits.flat().map((one) => `${prefix(one.source)} . ${prefix(one.destination)} . ${ports(one.ports)}`),
+        flags,
+        permits.flat().map((one) => `${prefix(one.source)} . ${prefix(one.destination)} . ${portsOf(one.ports)}`),
       ),
     ),
-};
+});
 
-export const intervalSet: Form = {
-  name: 'nftables, interval set',
+/** A set of destinations. */
+const destinations = (name: string, flags: string): Form => ({
+  name,
   text: (permits, tracked) =>
     table(
       tracked,
@@ -78,41 +80,16 @@ export const intervalSet: Form = {
       set(
         'destinations',
         'ipv4_addr',
-        'flags interval;',
+        flags,
         permits.flat().map(({ destination }) => prefix(destination)),
       ),
     ),
-};
+});
 
-export const hashSet: Form = {
-  name: 'nftables, hash set',
-  text: (permits, tracked) =>
-    table(
-      tracked,
-      ['ip daddr @destinations udp dport 443 accept'],
-      set(
-        'destinations',
-        'ipv4_addr',
-        '',
-        permits.flat().map(({ destination }) => prefix(destination)),
-      ),
-    ),
-};
-
-export const concatenatedHash: Form = {
-  name: 'nftables, hash set of concatenations',
-  text: (permits, tracked) =>
-    table(
-      tracked,
-      ['ip saddr . ip daddr . udp dport @permits accept'],
-      set(
-        'permits',
-        'ipv4_addr . ipv4_addr . inet_service',
-        '',
-        permits.flat().map((one) => `${prefix(one.source)} . ${prefix(one.destination)} . ${one.ports.low}`),
-      ),
-    ),
-};
+export const concatenatedRanges = concatenation('nftables, set of concatenated ranges', 'flags interval;', ports);
+export const concatenatedHash = concatenation('nftables, hash set of concatenations', '', ({ low }) => `${low}`);
+export const intervalSet = destinations('nftables, interval set', 'flags interval;');
+export const hashSet = destinations('nftables, hash set', '');
 
 /** Expresses the policy as input of `iptables-restore`, with one rule for each permit. */
 export const iptables: Form = {

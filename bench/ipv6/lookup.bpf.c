@@ -232,8 +232,7 @@ static long search_one(__u32 number, struct state *state)
 /* The flow of IPv4 is one cache line, as in the datapath: a key of 16 bytes, and the fields that each packet
  * uses. The flow of IPv6 has a key of 40 bytes, so the fields of each packet need a second cache line.
  */
-struct flow_32 {
-	__u64 key[2];
+struct flow_use {
 	__u64 judgement;
 	__u32 last_seen;
 	__u32 state;
@@ -243,15 +242,14 @@ struct flow_32 {
 	__u32 hops[2];
 };
 
+struct flow_32 {
+	__u64 key[2];
+	struct flow_use use;
+};
+
 struct flow_128 {
 	__u64 key[5];
-	__u64 judgement;
-	__u32 last_seen;
-	__u32 state;
-	__u32 ifindex[2];
-	__u32 packets[2];
-	__u32 bytes[2];
-	__u32 hops[2];
+	struct flow_use use;
 	__u64 reserved[5];
 };
 
@@ -259,27 +257,19 @@ _Static_assert(sizeof(struct flow_32) == 64, "one cache line");
 _Static_assert(sizeof(struct flow_128) == 128, "two cache lines");
 
 #define SETS (1 << 15)
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 8 * SETS);
-	__type(key, __u32);
-	__type(value, struct flow_32);
-} flows SEC(".maps");
+#define ARRAY(name, type_of_value, entries)          \
+	struct {                                     \
+		__uint(type, BPF_MAP_TYPE_ARRAY);    \
+		__uint(max_entries, entries);        \
+		__type(key, __u32);                  \
+		__type(value, type_of_value);        \
+	} name SEC(".maps")
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 8 * SETS);
-	__type(key, __u32);
-	__type(value, struct flow_128);
-} tallies SEC(".maps");
+ARRAY(flows, struct flow_32, 8 * SETS);
+ARRAY(tallies, struct flow_128, 8 * SETS);
 
 /* The tag words of the flow sets of IPv4, and after them those of IPv6. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 2 * SETS);
-	__type(key, __u32);
-	__type(value, __u64);
-} flow_tags SEC(".maps");
+ARRAY(flow_tags, __u64, 2 * SETS);
 
 #define EACH_WAY 0x0101010101010101ULL
 #define HIGH_BITS (EACH_WAY * 0x80)
@@ -357,6 +347,19 @@ static __always_inline __u64 *flow_key_at(__u32 slot, bool is_wide)
 	return narrow ? narrow->key : 0;
 }
 
+static __always_inline struct flow_use *flow_use_at(__u32 slot, bool is_wide)
+{
+	struct flow_128 *wide;
+	struct flow_32 *narrow;
+
+	if (is_wide) {
+		wide = bpf_map_lookup_elem(&tallies, &slot);
+		return wide ? &wide->use : 0;
+	}
+	narrow = bpf_map_lookup_elem(&flows, &slot);
+	return narrow ? &narrow->use : 0;
+}
+
 /* Returns the flow slot of a key in one flow set, or NO_SLOT. */
 static __always_inline __u32 find_in_set(__u32 set, __u8 tag, const __u64 *key, bool is_wide)
 {
@@ -403,8 +406,7 @@ static __always_inline long flow_one(__u32 number, struct state *state, bool is_
 	struct request *request = &state->request;
 	__u32 kind = is_wide ? request->kind - (FILL_128 - FILL_32) : request->kind, first, second, slot;
 	__u64 key[5] = {}, hash;
-	struct flow_128 *wide;
-	struct flow_32 *narrow;
+	struct flow_use *use;
 	__u8 tag;
 
 	make_key(key, kind == FILL_32 ? number : next_random(state) & (request->flows - 1), is_wide);
@@ -424,27 +426,15 @@ static __always_inline long flow_one(__u32 number, struct state *state, bool is_
 	slot = find_in_set(first, tag, key, is_wide);
 	if (slot == NO_SLOT)
 		slot = find_in_set(second, tag, key, is_wide);
-	if (is_wide) {
-		wide = bpf_map_lookup_elem(&tallies, &slot);
-		if (!wide) {
-			state->missed++;
-			return 0;
-		}
-		wide->last_seen = number;
-		wide->packets[0]++;
-		wide->bytes[0] += 60;
-		state->checksum += wide->judgement + wide->hops[0] + wide->ifindex[0];
-		return 0;
-	}
-	narrow = bpf_map_lookup_elem(&flows, &slot);
-	if (!narrow) {
+	use = flow_use_at(slot, is_wide);
+	if (!use) {
 		state->missed++;
 		return 0;
 	}
-	narrow->last_seen = number;
-	narrow->packets[0]++;
-	narrow->bytes[0] += 60;
-	state->checksum += narrow->judgement + narrow->hops[0] + narrow->ifindex[0];
+	use->last_seen = number;
+	use->packets[0]++;
+	use->bytes[0] += 60;
+	state->checksum += use->judgement + use->hops[0] + use->ifindex[0];
 	return 0;
 }
 
