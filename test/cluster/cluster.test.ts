@@ -1,12 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { encodeJson } from '#store/records/json-value.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';
-import { EtcdCluster } from './etcd-cluster.js';
-import { type ClusterNode, type Reply, startNodes } from './node-cluster.js';
+import type { ClusterNode, Reply } from './node-cluster.js';
+import { nodesOfFile } from './nodes-of-file.js';
 
 const policyOf = (address: string) => ({
   default_policy: 'deny',
@@ -22,14 +21,8 @@ const policyOf = (address: string) => ({
 const put = (node: ClusterNode, address: string) => node.request('PUT', '/api/v1/policy', policyOf(address));
 const generationOf = ({ headers }: Reply): number => Number(headers.get('weir-generation'));
 
-let etcd: EtcdCluster;
-let leave: () => void;
-let nodes: readonly ClusterNode[] = [];
-const nodeAt = (index: number): ClusterNode => {
-  const node = nodes[index];
-  if (node === undefined) throw new Error(`there is no node ${index}`);
-  return node;
-};
+const started = nodesOfFile(3, 'nodes');
+const { nodes, nodeAt } = started;
 
 /** Waits until all nodes have the policy of the last write in force. */
 async function allHave(address: string, withinMs = 5_000): Promise<void> {
@@ -40,17 +33,6 @@ async function allHave(address: string, withinMs = 5_000): Promise<void> {
       throw new Error(`not all nodes have ${address}: ${read.map(({ text }) => text).join('\n')}`);
   }
 }
-
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('nodes');
-  leave = enterNamespace(etcd.namespace);
-  nodes = await startNodes(etcd, 3);
-});
-afterAll(async () => {
-  await Promise.all(nodes.map((node) => node.end()));
-  leave?.();
-  await etcd?.remove();
-});
 
 describe('a policy write in a cluster of three nodes', () => {
   test('a policy write in a cluster of three nodes puts the policy in force at each node, with one generation and one ETag', async () => {
@@ -206,7 +188,7 @@ describe('a late entry of the write lock', () => {
   test('an entry of the write lock that etcd applies after its node has released the lock delays other writes by less than 2 s', async () => {
     await put(nodeAt(0), '10.0.8.1');
     const keys = new ClusterKeys('/weir');
-    const client = new EtcdClient(etcd.options);
+    const client = new EtcdClient(started.etcd.options);
     const within = { withinMs: 3_000 };
     try {
       const { entries } = await client.range(keys.members, within);
@@ -227,7 +209,7 @@ describe('an outage of etcd', () => {
   test('an outage of etcd leaves the policy in force and reads possible, makes writes fail at once, and needs no repair afterwards', async () => {
     expect((await put(nodeAt(0), '10.0.7.1')).status).toBe(200);
     await allHave('10.0.7.1');
-    for (const { name } of etcd.members) await etcd.signal(name, 'SIGKILL');
+    for (const { name } of started.etcd.members) await started.etcd.signal(name, 'SIGKILL');
     await nodeAt(1).until('policy_replication', 'standing_by', 15_000);
     await nodeAt(1).until('cluster', 'cut_off', 15_000);
     const clock = new ProgressClock();
@@ -245,8 +227,8 @@ describe('an outage of etcd', () => {
     expect((await nodeAt(2).request('GET', '/api/v1/policy')).text).toContain('10.0.7.1');
     await nodeAt(2).until('policy_ready', 'active');
 
-    for (const { name } of etcd.members) etcd.startMember(name);
-    await etcd.healthy();
+    for (const { name } of started.etcd.members) started.etcd.startMember(name);
+    await started.etcd.healthy();
     for (const node of nodes) await node.takesPart();
     expect((await put(nodeAt(1), '10.0.7.3')).status).toBe(200);
     await allHave('10.0.7.3');
@@ -256,12 +238,12 @@ describe('an outage of etcd', () => {
 describe('a node that has just lost its membership', () => {
   test('a node that has just lost its membership delays a policy write until the node is a member again, and then commits the write', async () => {
     const node = nodeAt(0);
-    const client = new EtcdClient(etcd.options);
+    const client = new EtcdClient(started.etcd.options);
     const keys = new ClusterKeys('/weir');
     const { entries } = await client.range(keys.members, { withinMs: 3_000 });
     client.close();
     const { lease = 0n } = entries.find(({ key }) => key === keys.member(node.id)) ?? {};
-    etcd.etcdctl('lease', 'revoke', lease.toString(16));
+    started.etcd.etcdctl('lease', 'revoke', lease.toString(16));
     await node.until('cluster', 'cut_off', 5_000);
     const reply = await put(node, '10.0.9.1');
     expect([reply.status, reply.text]).toEqual([200, expect.stringContaining('10.0.9.1')]);
@@ -272,11 +254,11 @@ describe('a node that has just lost its membership', () => {
 describe('an old backup of etcd restored while the nodes run', () => {
   test('if an old backup of etcd is restored, the nodes keep their policy, refuse writes, report a contradiction, and recover by one command', async () => {
     expect((await put(nodeAt(0), '10.0.8.1')).status).toBe(200);
-    const backup = etcd.backup();
+    const backup = started.etcd.backup();
     for (const octet of [2, 3, 4]) expect((await put(nodeAt(0), `10.0.8.${octet}`)).status).toBe(200);
     await allHave('10.0.8.4');
     const before = generationOf(await nodeAt(0).request('GET', '/api/v1/policy'));
-    await etcd.restore(backup);
+    await started.etcd.restore(backup);
     for (const node of nodes) await node.until('policy_replication', 'held', 30_000);
     for (const node of nodes) {
       expect((await node.request('GET', '/api/v1/policy')).text).toContain('"10.0.8.4"');
@@ -302,11 +284,11 @@ describe('an old backup of etcd restored while the nodes run', () => {
 
   test('the recovery with `keep: store` replaces the policies of all nodes by the policy in the restored backup of etcd', async () => {
     expect((await put(nodeAt(0), '10.0.9.1')).status).toBe(200);
-    const backup = etcd.backup();
+    const backup = started.etcd.backup();
     expect((await put(nodeAt(0), '10.0.9.2')).status).toBe(200);
     await allHave('10.0.9.2');
     const etag = (await nodeAt(0).request('GET', '/api/v1/policy')).headers.get('etag');
-    await etcd.restore(backup);
+    await started.etcd.restore(backup);
     for (const node of nodes) await node.until('policy_replication', 'held', 30_000);
     const reply = await nodeAt(2).request('POST', '/api/v1/cluster/recover', { keep: 'store' });
     expect([reply.status, reply.body]).toEqual([200, expect.objectContaining({ connected: true })]);

@@ -1,25 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { enterNamespace } from '#test/kernel/namespace.js';
+import { expect, test } from 'vitest';
 import { Random, seedOf } from '#test/seed.js';
-import { EtcdCluster } from './etcd-cluster.js';
-import { type ClusterNode, startNodes } from './node-cluster.js';
+import type { ClusterNode } from './node-cluster.js';
+import { nodesOfFile } from './nodes-of-file.js';
 
 const ROUNDS = 3;
 
-let etcd: EtcdCluster;
-let leave: () => void;
-let nodes: readonly ClusterNode[] = [];
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('ends');
-  leave = enterNamespace(etcd.namespace);
-  nodes = await startNodes(etcd, 5);
-});
-afterAll(async () => {
-  await Promise.all(nodes.map((node) => node.end()));
-  leave?.();
-  await etcd?.remove();
-});
+const started = nodesOfFile(5, 'ends');
+const { nodes } = started;
 
 /** Stops nodes, and checks that nothing kept their processes alive. Starts them again. */
 async function restart(stopped: readonly ClusterNode[]): Promise<void> {
@@ -33,10 +21,10 @@ test('nodes that start without etcd, and are frozen later, exit after SIGTERM be
   const random = new Random(seedOf(4));
   const some = nodes.slice(1);
   for (let round = 0; round < ROUNDS; round++) {
-    for (const { name } of etcd.members) await etcd.signal(name, 'SIGSTOP');
+    for (const { name } of started.etcd.members) await started.etcd.signal(name, 'SIGSTOP');
     await restart(some);
     await pause(random.between(0, 2_000));
-    for (const { name } of etcd.members) await etcd.signal(name, 'SIGCONT');
+    for (const { name } of started.etcd.members) await started.etcd.signal(name, 'SIGCONT');
     await Promise.all(some.map((node) => node.takesPart()));
     for (const node of some) node.signal('SIGSTOP');
     await pause(random.between(1_500, 3_000));

@@ -3,41 +3,24 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
-import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { HANGING_MS } from '#test/eventually.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { built } from '#threads/built-file.js';
-import { EtcdCluster } from './etcd-cluster.js';
-import { ClusterNode, startNodes } from './node-cluster.js';
+import { ClusterNode } from './node-cluster.js';
+import { nodesOfFile } from './nodes-of-file.js';
 
 const FINDINGS = '/api/v1/audit/findings';
 
-let etcd: EtcdCluster;
-let leave: () => void;
-let nodes: readonly ClusterNode[] = [];
-const at = (index: number): ClusterNode => {
-  const node = nodes[index];
-  if (node === undefined) throw new Error(`there is no node ${index}`);
-  return node;
-};
 const folder = mkdtempSync(join(tmpdir(), 'weir-peers-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+const started = nodesOfFile(3, 'peers');
+const { nodes, nodeAt: at } = started;
 
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('peers');
-  leave = enterNamespace(etcd.namespace);
-  nodes = await startNodes(etcd, 3);
-});
 afterEach(() => {
   for (const node of nodes) node.signal('SIGCONT');
-});
-afterAll(async () => {
-  await Promise.all(nodes.map((node) => node.end()));
-  leave?.();
-  await etcd?.remove();
-  rmSync(folder, { recursive: true });
 });
 
 /** Sends logins with a wrong token: each node makes one finding of them. */
@@ -54,7 +37,7 @@ function weir(
   const token = readFileSync(join(node.folder, 'data', 'admin.token'), 'utf8').trim();
   const { status, stdout, stderr } = spawnSync(
     'nsenter',
-    [`--net=/run/netns/${etcd.namespace}`, process.execPath, built('../bin/weir.js'), ...words],
+    [`--net=/run/netns/${started.etcd.namespace}`, process.execPath, built('../bin/weir.js'), ...words],
     { encoding: 'utf8', env: { ...process.env, WEIR_SERVER: node.url, WEIR_TOKEN: token } },
   );
   return { status, out: stdout, err: stderr };
@@ -105,7 +88,7 @@ describe('the findings of all nodes', () => {
 
   test('each node lists the findings of all nodes while etcd is away, also if a node started meanwhile', async () => {
     await Promise.all(nodes.map((node) => node.takesPart()));
-    for (const { name } of etcd.members) await etcd.signal(name, 'SIGSTOP');
+    for (const { name } of started.etcd.members) await started.etcd.signal(name, 'SIGSTOP');
     try {
       await at(2).end('SIGTERM');
       at(2).start();
@@ -116,7 +99,7 @@ describe('the findings of all nodes', () => {
           .toMatchObject({ items: [{ count: 5 }], node_errors: [], nodes_responded: 3 });
       }
     } finally {
-      for (const { name } of etcd.members) await etcd.signal(name, 'SIGCONT');
+      for (const { name } of started.etcd.members) await started.etcd.signal(name, 'SIGCONT');
     }
     await Promise.all(nodes.map((node) => node.takesPart()));
   });
@@ -190,7 +173,7 @@ describe('a node that joins with a token', () => {
     const text = readFileSync(config, 'utf8');
     expect(text).toContain('# edge');
     expect(statSync(join(folder, 'cluster', 'etcd.key')).mode & 0o777).toBe(0o600);
-    joined = new ClusterNode('n4', 3, etcd, { cluster: (parse(text) as { cluster: object }).cluster });
+    joined = new ClusterNode('n4', 3, started.etcd, { cluster: (parse(text) as { cluster: object }).cluster });
   });
 
   test('a node cannot join with a token that was already used', () => {
@@ -201,7 +184,7 @@ describe('a node that joins with a token', () => {
   });
 
   test('a node that has joined with a token is a node of the cluster, and other nodes request its findings', async () => {
-    nodes = [...nodes, joined];
+    nodes.push(joined);
     joined.start();
     await joined.serves();
     await joined.takesPart();
@@ -263,15 +246,15 @@ test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {
 });
 
 test('nodes with certificates of a CA refuse nodes whose certificates that CA did not sign', async () => {
-  const file = (name: string): string => join(etcd.folder, name);
+  const file = (name: string): string => join(started.etcd.folder, name);
   const tls = { ca: file('ca.pem'), cert: file('weir.pem'), key: file('weir.key') };
   const withTls = [4, 5].map((index) => {
     const address = `127.0.0.1:${9081 + index}`;
-    return new ClusterNode(`n${index + 1}`, index, etcd, {
+    return new ClusterNode(`n${index + 1}`, index, started.etcd, {
       cluster: { peer: { listen: address, advertise: address, tls } },
     });
   });
-  nodes = [...nodes, ...withTls];
+  nodes.push(...withTls);
   for (const node of withTls) node.start();
   for (const node of withTls) await node.serves();
   for (const node of withTls) await node.takesPart();

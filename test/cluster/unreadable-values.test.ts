@@ -3,37 +3,24 @@ import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { KeyValue } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
 import { UnreadableValues } from '#cluster/unreadable-values.js';
-import { enterNamespace } from '#test/kernel/namespace.js';
-import { EtcdCluster } from './etcd-cluster.js';
 import { policyOf } from './failure-rig.js';
-import { type ClusterNode, startNodes } from './node-cluster.js';
+import type { ClusterNode } from './node-cluster.js';
+import { nodesOfFile } from './nodes-of-file.js';
 
 const keys = new ClusterKeys('/weir');
 const WITHIN = { withinMs: 5_000 };
 const OBJECT = Buffer.from('{}');
 const GARBAGE = Buffer.from('garbage');
 
-let etcd: EtcdCluster;
-let leave: () => void;
+const started = nodesOfFile(2, 'unread', 1, ['--max-request-bytes=20000000']);
+const { nodes, nodeAt } = started;
 let client: EtcdClient;
-let nodes: readonly ClusterNode[] = [];
-const nodeAt = (index: number): ClusterNode => {
-  const node = nodes[index];
-  if (node === undefined) throw new Error(`there is no node ${index}`);
-  return node;
-};
 
-beforeAll(async () => {
-  etcd = await EtcdCluster.start('unread', 1, ['--max-request-bytes=20000000']);
-  leave = enterNamespace(etcd.namespace);
-  client = new EtcdClient(etcd.options);
-  nodes = await startNodes(etcd, 2);
+beforeAll(() => {
+  client = new EtcdClient(started.etcd.options);
 });
-afterAll(async () => {
-  await Promise.all(nodes.map((node) => node.end()));
+afterAll(() => {
   client?.close();
-  leave?.();
-  await etcd?.remove();
 });
 
 const put = (key: string, value: Uint8Array) =>

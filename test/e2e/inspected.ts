@@ -117,3 +117,16 @@ export async function createInspectedRig(
     },
   };
 }
+
+/**
+ * Whether connections pass: with `SERVER_NAME`, with it by TLS 1.2, with another server name, and without
+ * one.
+ */
+export async function byServerName(passes: (...options: string[]) => Promise<boolean>) {
+  return {
+    own: await passes(),
+    ownByTls12: await passes('-tls1_2'),
+    other: await passes('-servername', 'other.test'),
+    none: await passes('-noservername'),
+  };
+}

@@ -69,6 +69,14 @@ const BOTH = { sources: { ips: [ADDRESSES.client, ADDRESSES.clientOther] } };
 const rule = (sni: string, more: Readonly<Record<string, unknown>> = {}) =>
   policyOf([{ match: { proto: 'tcp', dst_ports: [443], tls: { sni: [sni] } }, ...more }], BOTH);
 
+/** Matches the finding of a connection that the service plane refused because of the limit of its source. */
+const refusalOfSource = (action: 'allow' | 'deny'): unknown =>
+  expect.objectContaining({
+    src_ip: ADDRESSES.client,
+    reason: 'too_many_connections_of_source',
+    effective_action: action,
+  });
+
 describe('service plane', () => {
   test('the service plane resets connections of a source beyond its limit, reports a finding, and inspects connections of other sources', async () => {
     await rig.put(rule(SERVER_NAME));
@@ -78,13 +86,7 @@ describe('service plane', () => {
     expect(await passes(ADDRESSES.clientOther)).toBe(true);
     const { refused } = await tls();
     expect(refused).toEqual({ too_many_connections_of_source: ROOM - OF_SOURCE + 1 });
-    await expect.poll(findings, soon).toContainEqual(
-      expect.objectContaining({
-        src_ip: ADDRESSES.client,
-        reason: 'too_many_connections_of_source',
-        effective_action: 'deny',
-      }),
-    );
+    await expect.poll(findings, soon).toContainEqual(refusalOfSource('deny'));
   });
 
   test('in audit mode, the service plane passes twice the limit of connections of a source, half of them uninspected, and resets more', async () => {
@@ -92,13 +94,7 @@ describe('service plane', () => {
     expect(await silent('client', ADDRESSES.client, WEB, ROOM)).toBe(2 * OF_SOURCE);
     expect(await passes(ADDRESSES.client)).toBe(false);
     expect(await passes(ADDRESSES.clientOther)).toBe(true);
-    await expect.poll(findings, soon).toContainEqual(
-      expect.objectContaining({
-        src_ip: ADDRESSES.client,
-        reason: 'too_many_connections_of_source',
-        effective_action: 'allow',
-      }),
-    );
+    await expect.poll(findings, soon).toContainEqual(refusalOfSource('allow'));
   });
 
   test('the service plane accepts new connections of a source at the limit after earlier connections of this source have closed', async () => {

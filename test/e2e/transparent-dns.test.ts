@@ -80,21 +80,18 @@ test('while the node is dead, the datapath drops DNS queries and does not forwar
   expect(drops.dns_proxy_absent).toBeGreaterThan(0);
 });
 
-test('the node restores its routing rule for redirected DNS queries after another process has removed the rule', async () => {
-  await rig.topology.node.must('ip', 'rule', 'del', 'pref', '8353');
-  const rules = (): Promise<string> => rig.topology.node.must('ip', 'rule', 'show', 'pref', '8353');
-  await expect.poll(rules).toContain('lookup 8353');
-  await rig.node.ready();
-  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
-});
-
-test('the node restores its route for redirected DNS queries after another process has removed the route', async () => {
-  await rig.topology.node.must('ip', 'route', 'flush', 'table', '8353');
-  const routes = (): Promise<string> => rig.topology.node.must('ip', 'route', 'show', 'table', 'all');
-  await expect.poll(routes).toContain('table 8353');
-  await rig.node.ready();
-  expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
-});
+test.each([
+  ['rule', 'lookup 8353', ['ip', 'rule', 'del', 'pref', '8353'], ['ip', 'rule', 'show', 'pref', '8353']],
+  ['route', 'table 8353', ['ip', 'route', 'flush', 'table', '8353'], ['ip', 'route', 'show', 'table', 'all']],
+] as const)(
+  'the node restores its routing %s for redirected DNS queries after another process has removed it',
+  async (_, restored, [remover, ...removal], [shower, ...shown]) => {
+    await rig.topology.node.must(remover, ...removal);
+    await expect.poll(() => rig.topology.node.must(shower, ...shown)).toContain(restored);
+    await rig.node.ready();
+    expect(data(await dig(rig, ELSEWHERE, 'api.example.com'))).toEqual([`api.example.com. A ${ADDRESSES.server}`]);
+  },
+);
 
 describe('the routing of redirected DNS queries', () => {
   const answered = async (): Promise<void> =>

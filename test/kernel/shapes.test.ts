@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
@@ -15,22 +15,20 @@ import {
   writeFrame,
 } from '#test/dataplane/frame.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
 import { allowAll } from './policies.js';
+import { topologyOfFile } from './topology-of-file.js';
 import { Wire } from './wire.js';
 
 const at = (text: string): number => parseAddress(text) ?? Number.NaN;
 const MARKER = Buffer.from('weir-shape');
 const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server), destinationPort: 9 };
 
-let topology: Topology;
+const topology = topologyOfFile('shape');
 let client: Wire;
 let virtual: Wire;
 let server: Wire;
 let datapath: LocalDatapath;
-let leave: () => void;
 beforeAll(async () => {
-  topology = await createTopology('shape');
   const index = async (space: Topology['client']): Promise<number> =>
     Number((await space.must('sh', '-c', 'ip -o link show eth0 | cut -d: -f1')).trim());
   for (const [space, name] of [
@@ -48,12 +46,9 @@ beforeAll(async () => {
   client = new Wire(topology.client.name, await index(topology.client));
   virtual = new Wire(topology.client.name, await index(topology.client), true);
   server = new Wire(topology.server.name, await index(topology.server));
-  leave = enterNamespace(topology.node.name);
 });
-afterAll(async () => {
-  leave();
+afterAll(() => {
   for (const wire of [client, virtual, server]) wire.close();
-  await topology.remove();
 });
 
 function start(more: Partial<DatapathOptions> = {}): void {

@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, program } from '#cli/tour/node-process.js';
-import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
@@ -8,7 +8,7 @@ import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
-import { enterNamespace } from './namespace.js';
+import { topologyOfFile } from './topology-of-file.js';
 
 /** A host in a network behind the server. The link to this network has an MTU of 1,000 bytes. */
 const FAR = '10.77.8.2';
@@ -16,12 +16,10 @@ const FAR_MTU = 1_000;
 const PORT = 80;
 const MIB = 1 << 20;
 
-let topology: Topology;
+const topology = topologyOfFile('transit');
 let far: string;
 let datapath: LocalDatapath;
-let leave: () => void;
 beforeAll(async () => {
-  topology = await createTopology('transit');
   const { node, server } = topology;
   far = server.name.replace('server', 'far');
   const steps = [
@@ -47,12 +45,9 @@ beforeAll(async () => {
       String(PORT),
     ]),
   );
-  leave = enterNamespace(node.name);
 });
 afterAll(async () => {
-  leave();
   await topology.server.run('ip', 'netns', 'del', far);
-  await topology.remove();
 });
 
 /** Starts a datapath whose policy allows only the client to open flows. */
