@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
-import { FLOW_MESSAGE as flow } from '#test/observe/flow-message.js';
+import { FLOW_MESSAGE as flow, LOOKUP_FIELDS } from '#test/observe/flow-message.js';
 import { run } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 
@@ -42,18 +42,10 @@ const denied = {
   outgoing: false,
 };
 const lookup = {
-  type: 'dns',
+  ...LOOKUP_FIELDS,
   time: '2026-01-31T12:00:01.000Z',
-  src: '10.0.0.7',
   hostname: 'api.example.com',
-  query_type: 'A',
-  verdict: 'allow',
-  effective_action: 'allow',
-  source_group: 'lan',
-  rule: 'web',
-  decided_by: 'rule',
   policy_id: 'p-1',
-  generation: 7,
   count: 1,
   addresses: ['192.0.2.1'],
 };

@@ -17,6 +17,22 @@ export const CONNECTION_FIELDS = {
 };
 
 /**
+ * The fields of the wiretap messages of a DNS query of 10.0.0.7 for an A record that rule `web` of source
+ * group `lan` allows.
+ */
+export const LOOKUP_FIELDS = {
+  type: 'dns',
+  src: '10.0.0.7',
+  query_type: 'A',
+  verdict: 'allow',
+  effective_action: 'allow',
+  source_group: 'lan',
+  rule: 'web',
+  decided_by: 'rule',
+  generation: 7,
+};
+
+/**
  * The wiretap message of a new flow: rule `web` of source group `lan` allows a TCP connection from
  * 10.0.0.7:40000 to 192.0.2.1:443, whose learned name is api.example.com.
  */

@@ -15,7 +15,7 @@ import { ruleNamesOf, ruleNamesOfRecord } from '#policy/model/rules/rule-names.j
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { request, seenConnection } from './connections.js';
 import { batchOf, type EventInput } from './events.js';
-import { CONNECTION_FIELDS, FLOW_MESSAGE } from './flow-message.js';
+import { CONNECTION_FIELDS, FLOW_MESSAGE, LOOKUP_FIELDS } from './flow-message.js';
 import { ownersSince, pod } from './owners.js';
 
 const ALL: WiretapFilter = {
@@ -226,18 +226,10 @@ describe('a wiretap message', () => {
     hub.lookups({ lookups: [lookup('www.example.com')], rebindings: [], named: [], lost: 0, lostDenied: 0 }, 0);
     expect(messages()).toEqual([
       {
-        type: 'dns',
+        ...LOOKUP_FIELDS,
         time: '1970-01-01T00:00:01.000Z',
-        src: '10.0.0.7',
         hostname: 'www.example.com',
-        query_type: 'A',
-        verdict: 'allow',
-        effective_action: 'allow',
-        source_group: 'lan',
-        rule: 'web',
-        decided_by: 'rule',
         policy_id: record.id,
-        generation: 7,
         count: 2,
       },
     ]);
