@@ -1,5 +1,6 @@
 import { constants } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { Packet } from '#contracts/policy/policy-model.js';
 import { closeFd } from '#dataplane/loader/bpf-fd.js';
 import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
@@ -54,12 +55,7 @@ export type FramesProgram =
   | 'mark';
 
 /** Addresses and ports of a flow. The source is the side that opens the flow. */
-export type FiveTuple = {
-  readonly source: number;
-  readonly destination: number;
-  readonly sourcePort: number;
-  readonly destinationPort: number;
-};
+export type FiveTuple = Pick<Packet, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
 
 export type Stream = {
   readonly fromMac: string;
