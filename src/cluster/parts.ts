@@ -5,6 +5,7 @@ import type { KvPut, KvReads, PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, chunks, isBody } from './keys.js';
+import type { UnreadableValues } from './unreadable-values.js';
 
 /** A part has at most 128 KiB, and gRPC accepts messages of 4 MiB. */
 const PARTS_PER_READ = 16;
@@ -37,6 +38,41 @@ export async function fetchBodies(
   const absentParts = parts.filter((_, index) => heldParts[index] === null);
   return [...fetched, ...(await fetchValues(client, keys, absentParts))];
 }
+
+/**
+ * Reads bodies that the local store lacks from etcd. `lists`: for each list of parts, the key in etcd that
+ * refers to it. `missing`: the lists that etcd lacks entirely or partly; `unreadable` then contains their
+ * keys.
+ */
+export async function fetchReadable(
+  { client, keys, unreadable }: FetchPorts,
+  kv: KvReads,
+  lists: ReadonlyMap<string, string>,
+): Promise<{ readonly bodies: readonly KvPut[]; readonly missing: ReadonlySet<string> }> {
+  const fetch = (wanted: readonly string[]) => fetchBodies(client, keys, kv, wanted);
+  const missing = new Set<string>();
+  try {
+    return { bodies: await fetch([...lists.keys()]), missing };
+  } catch (failure) {
+    if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
+  }
+  const bodies: KvPut[] = [];
+  for (const [list, key] of lists)
+    try {
+      append(bodies, await fetch([list]));
+    } catch (failure) {
+      if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
+      missing.add(list);
+      unreadable.note(key, failure.message);
+    }
+  return { bodies, missing };
+}
+
+type FetchPorts = {
+  readonly client: EtcdClient;
+  readonly keys: ClusterKeys;
+  readonly unreadable: Pick<UnreadableValues, 'note'>;
+};
 
 async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readonly string[]): Promise<KvPut[]> {
   const pages = chunks(wanted, PARTS_PER_READ);

@@ -23,25 +23,25 @@ import { append } from '#arrays/append.js';
 import { Contradiction } from '#cluster/contradiction.js';
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from '#cluster/etcd/etcd-types.js';
-import { type ClusterKeys, chunks } from '#cluster/keys.js';
-import { fetchBodies } from '#cluster/parts.js';
+import type { ClusterKeys } from '#cluster/keys.js';
+import { fetchReadable } from '#cluster/parts.js';
 import { CLUSTER_RECORDS, type ClusterMeta, NODE_RECORDS, type ReplicaState } from '#cluster/records.js';
 import type { UnreadableValues } from '#cluster/unreadable-values.js';
 import { collectProposed, withBodies } from '#cluster/writes/proposed-bodies.js';
 import { listKey } from '#store/policies/bodies.js';
-import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
+import type { PolicyRow } from '#store/policies/policy-row.js';
 import { intactEntries, intactValues } from '#store/records/intact-values.js';
 import { encodeJson, putJson } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, KvPut, KvReads } from '#store/store-types.js';
+import type { KvOperation, KvPut } from '#store/store-types.js';
 import type { ReplicaStore } from './replica-store.js';
+import { type ReplicaPorts, RevisionHistory } from './revision-history.js';
+import { headIn, metaIn, requireSuccessor } from './succession.js';
 
 const KEPT = NODE_RECORDS.replica.prefix;
 const HEAD = RECORDS.head.prefix;
 const POLICY = RECORDS.policy.prefix;
-/** The format of a commit id. */
-const COMMIT_ID = /^[0-9a-f-]{36}$/;
 
 /**
  * The interval in milliseconds at which the replica is compared with etcd. A watch does not detect that etcd
@@ -55,10 +55,6 @@ const READ = { withinMs: 5_000 };
  */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
-/** The number of attempts to read the old revisions of policies if a part of them is missing. */
-const ATTEMPTS = 3;
-/** etcd accepts at most 128 operations in a transaction. */
-const KEYS_PER_READ = 100;
 
 export type ReplicaEvent =
   /** The replica equals etcd, and now follows the watch. */
@@ -73,6 +69,7 @@ export class Replica {
   readonly #kv: ReplicaStore;
   readonly #keys: ClusterKeys;
   readonly #unreadable: UnreadableValues;
+  readonly #ports: ReplicaPorts;
   readonly #applied = new Subject<readonly KvOperation[]>();
   readonly #revision = new BehaviorSubject(0n);
   readonly #live = new BehaviorSubject<ReadonlyMap<string, KeyValue>>(new Map());
@@ -84,7 +81,7 @@ export class Replica {
   #recoveries = 0;
   #isLoaded = false;
   #metaRevision = 0n;
-  #history = 0n;
+  readonly #history: RevisionHistory;
   #seen = 0n;
   /** The bodies of the newest proposal that this node has received, with the hash of their list of parts. */
   #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
@@ -98,6 +95,8 @@ export class Replica {
     this.#client = client;
     this.#kv = kv;
     this.#keys = keys;
+    this.#ports = { client, keys, kv, unreadable };
+    this.#history = new RevisionHistory(this.#ports, (revision) => this.#keptAt(revision));
   }
 
   /** Reads which cluster the local store is a copy of. */
@@ -110,7 +109,7 @@ export class Replica {
     this.#clusterId = line;
     this.#recoveries = recoveries;
     this.#keptClusterId = line;
-    this.#history = BigInt(history);
+    this.#history.revision = BigInt(history);
     this.#revision.next(BigInt(revision));
   }
 
@@ -218,10 +217,10 @@ export class Replica {
             tap(({ changes }) => this.#noteSeen(changes)),
             map((batch) => () => this.#applyBatch(batch)),
           ),
-          interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#fetchHistory(read)))),
+          interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#history.fetch(read)))),
           timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
         ).pipe(
-          startWith(() => this.#fetchHistory(revision)),
+          startWith(() => this.#history.fetch(revision)),
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
         );
@@ -242,7 +241,7 @@ export class Replica {
     const found = await this.#client.range(this.#keys.shared, READ);
     this.#startAgain();
     await this.#applyAll(found);
-    await this.#fetchHistory(found.revision);
+    await this.#history.fetch(found.revision);
   }
 
   /** Records that this node belongs to a cluster that it has just written to etcd. */
@@ -257,7 +256,7 @@ export class Replica {
   /** Resets the known revisions of etcd, because etcd may begin its revisions anew after a recovery. */
   #startAgain(): void {
     this.#revision.next(0n);
-    this.#history = 0n;
+    this.#history.revision = 0n;
     this.#known.clear();
   }
 
@@ -265,7 +264,7 @@ export class Replica {
   async #read(): Promise<bigint> {
     await this.#load();
     const found = await this.#client.range(this.#keys.shared, READ);
-    await this.#requireSuccessor(found);
+    await requireSuccessor(found, this, () => this.#startAgain(), this.#ports);
     await this.#applyAll(found);
     return found.revision;
   }
@@ -324,7 +323,11 @@ export class Replica {
       policies.map(({ list }) => listKey(list)),
     );
     const lacking = policies.filter((_, index) => held[index] === null);
-    const found = await this.#fetch(new Map(lacking.map(({ entry, list }) => [list, entry.key])));
+    const found = await fetchReadable(
+      this.#ports,
+      this.#kv,
+      new Map(lacking.map(({ entry, list }) => [list, entry.key])),
+    );
     const again = lacking.filter(({ list }) => !found.missing.has(list)).map(({ entry }) => entry);
     const head = entries.filter(({ key }) => again.length > 0 && this.#keys.local(key) === HEAD && !changed.has(key));
     return [...again, ...head].map((entry) => ({ type: 'put', entry }));
@@ -343,34 +346,6 @@ export class Replica {
     else if (this.#keys.lockId(entry.key) !== null) this.#unreadable.read(lockEntry, entry, true);
     else if (entry.key.startsWith(this.#keys.changes.from) && entry.lease === 0n)
       this.#unreadable.note(entry.key, 'it is on no lease, so that its time does not end');
-  }
-
-  /**
-   * Reads bodies that the local store lacks from etcd. `lists`: for each list of parts, the key in etcd that
-   * refers to it. `missing`: the lists that etcd lacks entirely or partly; `unreadable` then contains their
-   * keys.
-   */
-  async #fetch(
-    lists: ReadonlyMap<string, string>,
-    kv: KvReads = this.#kv,
-  ): Promise<{ readonly bodies: readonly KvPut[]; readonly missing: ReadonlySet<string> }> {
-    const fetch = (wanted: readonly string[]) => fetchBodies(this.#client, this.#keys, kv, wanted);
-    const missing = new Set<string>();
-    try {
-      return { bodies: await fetch([...lists.keys()]), missing };
-    } catch (failure) {
-      if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
-    }
-    const bodies: KvPut[] = [];
-    for (const [list, key] of lists)
-      try {
-        append(bodies, await fetch([list]));
-      } catch (failure) {
-        if (!(failure instanceof StoreError) || failure.code !== 'store_damaged') throw failure;
-        missing.add(list);
-        this.#unreadable.note(key, failure.message);
-      }
-    return { bodies, missing };
   }
 
   /**
@@ -418,12 +393,12 @@ export class Replica {
       else if (key === this.#keys.meta) this.#applyMeta(change.entry);
       else this.#setLive(live, change.entry);
     }
-    const before = this.#history;
-    this.#history = revisionOf(last);
+    const before = this.#history.revision;
+    this.#history.revision = revisionOf(last);
     try {
       await this.#apply(data, revisionOf(last));
     } catch (failure) {
-      this.#history = before;
+      this.#history.revision = before;
       throw failure;
     }
     this.#live.next(live);
@@ -457,7 +432,7 @@ export class Replica {
     }
     if (operations.length > 0 || this.#keptClusterId !== this.#clusterId) {
       const offered = this.#offered !== null && lists.has(this.#offered.list) ? this.#offered.bodies : [];
-      const fetched = (await this.#fetch(lists, withBodies(this.#kv, offered))).bodies;
+      const fetched = (await fetchReadable(this.#ports, withBodies(this.#kv, offered), lists)).bodies;
       await this.#kv.keep([...offered, ...fetched, ...operations, this.#keptAt(revision)]);
       this.#keptClusterId = this.#clusterId;
     }
@@ -470,144 +445,14 @@ export class Replica {
     this.#revision.next(revision);
   }
 
-  /**
-   * Stores the old revisions of policies that were written while this node did not follow etcd. Reads them
-   * again if a part is missing, because the leader may have removed a revision with its parts since the first
-   * read.
-   */
-  async #fetchHistory(revision: bigint): Promise<void> {
-    for (let attempt = 1; ; attempt++) {
-      const isComplete = await this.#fetchHistoryOnce(revision, attempt === ATTEMPTS);
-      if (isComplete || attempt === ATTEMPTS) return;
-    }
-  }
-
-  /**
-   * Does one attempt of `#fetchHistory`. Returns false if a body is missing. With `isLast`, ignores revisions
-   * without a body.
-   */
-  async #fetchHistoryOnce(revision: bigint, isLast: boolean): Promise<boolean> {
-    const writtenSince = this.#history + 1n;
-    const { entries } = await this.#client.range(this.#keys.history, { ...READ, writtenSince });
-    const all = new Map([...(await this.#unreadableHistory()), ...entries].map((entry) => [entry.key, entry]));
-    const revisions = [...all.values()].map((entry) => ({
-      entry,
-      put: { type: 'put' as const, key: this.#keys.nameOf(entry.key), value: entry.value },
-      row: this.#unreadable.read(RECORDS.history, entry),
-    }));
-    const held = await intactValues(
-      this.#kv,
-      revisions.map(({ put }) => put.key),
-    );
-    const absent = revisions.filter(({ put: { value } }, index) => {
-      const stored = held[index];
-      return stored == null || Buffer.compare(stored, value) !== 0;
-    });
-    const named = absent.flatMap(({ row, entry }) => (row === null ? [] : [[row.body_sha256, entry.key] as const]));
-    const { bodies, missing } = await this.#fetch(new Map(named));
-    if (missing.size > 0 && !isLast) return false;
-    this.#history = revision;
-    const kept = absent.filter(({ row }) => row === null || !missing.has(row.body_sha256)).map(({ put }) => put);
-    if (kept.length > 0) await this.#kv.keep([...bodies, ...kept, this.#keptAt(revision)]);
-    return true;
-  }
-
-  /** Reads the old revisions again that this node could not read before. */
-  async #unreadableHistory(): Promise<readonly KeyValue[]> {
-    const { history } = this.#keys;
-    const keys = [...this.#unreadable.reasons.keys()].filter((key) => key.startsWith(history.from));
-    const entries: KeyValue[] = [];
-    for (const page of chunks(keys, KEYS_PER_READ)) {
-      const apply = page.map((key) => ({ type: 'get' as const, key }));
-      append(entries, (await this.#client.transact({ when: [], apply }, READ)).found.flat());
-    }
-    this.#unreadable.retain(history, entries);
-    return entries;
-  }
-
   #keptAt(revision: bigint): KvOperation {
     const kept: ReplicaState = {
       line: this.#clusterId ?? '',
       recoveries: this.#recoveries,
       revision: String(revision),
-      history: String(this.#history),
+      history: String(this.#history.revision),
     };
     return putJson(KEPT, kept);
-  }
-
-  /**
-   * Throws a `Contradiction` unless etcd contains the cluster of this replica, in the same state or a later
-   * one.
-   */
-  async #requireSuccessor(found: RangeResult): Promise<void> {
-    const entry = found.entries.find(({ key }) => key === this.#keys.meta);
-    const meta = entry === undefined ? null : metaIn(entry, this.#unreadable);
-    const head = await this.#localHead();
-    if (meta === null) {
-      if (this.#clusterId === null)
-        throw new Contradiction('uninitialized', 'etcd has no cluster below this prefix yet');
-      throw new Contradiction('wiped', `etcd has lost the cluster ${this.#clusterId}`);
-    }
-    if (this.#clusterId === null) {
-      const hasPolicies = (head?.sequence ?? head?.generation ?? 0) > 0;
-      if (!hasPolicies && !(await this.#hasLocal('integration/'))) return;
-      const own = hasPolicies ? 'policies' : 'integrations';
-      throw new Contradiction('own_policies', `this node has its own ${own}, and was never in a cluster`);
-    }
-    if (meta.line !== this.#clusterId)
-      throw new Contradiction(
-        'other_cluster',
-        `etcd has the cluster ${meta.line}, and this node belongs to ${this.#clusterId}`,
-      );
-    const isRecovered = meta.recoveries > this.#recoveries;
-    if (isRecovered) this.#startAgain();
-    if (meta.recoveries < this.#recoveries)
-      throw new Contradiction('older', 'etcd is at a state before the last recovery of the cluster');
-    if (found.revision < this.revision)
-      throw new Contradiction(
-        'older',
-        `etcd is at revision ${found.revision}, and this node has applied revision ${this.revision}`,
-      );
-    if (head !== null && head.sequence !== undefined) await this.#requireCommit(found, head, isRecovered);
-  }
-
-  /** Compares the last commit that this node has applied with the commits in etcd. */
-  async #requireCommit(
-    found: RangeResult,
-    { sequence = 0, commit, generation }: PolicyHead,
-    isRecovered: boolean,
-  ): Promise<void> {
-    if (sequence === 0) return;
-    const entry = found.entries.find(({ key }) => this.#keys.local(key) === HEAD);
-    const theirs = entry === undefined ? null : headIn(entry, this.#unreadable);
-    if (theirs?.commit === commit) return;
-    const theirSequence = theirs?.sequence ?? 0;
-    if (theirSequence < sequence || (theirs?.generation ?? 0) < generation)
-      throw new Contradiction(
-        'older',
-        `etcd is at commit ${theirSequence} (generation ${theirs?.generation ?? 0}), ` +
-          `and this node has applied commit ${sequence} (generation ${generation})`,
-      );
-    if (isRecovered) return;
-    const key = this.#keys.commit(sequence);
-    const { found: stored } = await this.#client.transact({ when: [], apply: [{ type: 'get', key }] }, READ);
-    // Ignore an invalid id, like an id that the leader has removed.
-    const id = Buffer.from(stored[0]?.[0]?.value ?? []).toString();
-    if (COMMIT_ID.test(id) && id !== commit)
-      throw new Contradiction(
-        'forked',
-        `commit ${sequence} in etcd differs from the commit ${sequence} that this node has applied`,
-      );
-  }
-
-  async #hasLocal(prefix: string): Promise<boolean> {
-    for await (const _ of this.#kv.iterate({ gte: prefix, lt: `${prefix}\uffff`, limit: 1 })) return true;
-    return false;
-  }
-
-  async #localHead(): Promise<PolicyHead | null> {
-    const bytes = await this.#kv.get(HEAD);
-    return bytes === null ? null : RECORDS.head.read(HEAD, bytes);
   }
 }
 
@@ -622,18 +467,6 @@ export function metaValue(meta: ClusterMeta): Uint8Array {
 function bodyOf(local: string, value: Uint8Array): string | undefined {
   if (local === HEAD) return RECORDS.head.reading(local, value).value?.pending?.before.row?.body_sha256;
   return local.startsWith(POLICY) ? RECORDS.policy.reading(local, value).value?.body_sha256 : undefined;
-}
-
-function metaIn(entry: KeyValue, unreadable: UnreadableValues): ClusterMeta {
-  return unreadable.read(CLUSTER_RECORDS.meta, entry) ?? contradicted(entry, unreadable);
-}
-
-function headIn(entry: KeyValue, unreadable: UnreadableValues): PolicyHead {
-  return unreadable.read(RECORDS.head, entry) ?? contradicted(entry, unreadable);
-}
-
-function contradicted({ key }: KeyValue, unreadable: UnreadableValues): never {
-  throw new Contradiction('unreadable', `the key ${key} in etcd cannot be read: ${unreadable.reasons.get(key)}`);
 }
 
 const keyOf = (change: KeyChange): string => (change.type === 'put' ? change.entry.key : change.key);
