@@ -1,10 +1,9 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { Message, Needs } from '#bus/bus-messages.js';
 import type { Lookups } from '#contracts/dns/dns-lookups.js';
-import type { PendingWrite } from '#contracts/policy/pending-change.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
-import type { PolicyPut, PolicyRecord } from '#contracts/policy/policy-record.js';
+import type { PolicyChange, PolicyRecord } from '#contracts/policy/policy-record.js';
 import type {
   PolicyChecked,
   PolicyDeleted,
@@ -35,22 +34,6 @@ export type PolicyInForce = {
   readonly selectors: readonly Selector[];
   /** The selectors that were never resolved when the policy was compiled (D19a). */
   readonly unresolved: readonly Selector[];
-};
-
-/** The changes that one write makes in the store. The store applies them as one atomic batch. */
-export type PolicyChange = {
-  readonly put?: PolicyPut;
-  readonly activate?: string;
-  readonly deactivate?: string;
-  readonly remove?: string;
-  /** Makes the write a pending change, which Weir reverts under its terms. */
-  readonly pending?: PendingWrite;
-  /**
-   * The id of the last commit when the change was prepared. After another commit, the store refuses the
-   * change.
-   */
-  readonly base?: string;
-  readonly generation: number;
 };
 
 /** A policy in compiled form, with what the flip of its program puts in force. */

@@ -5,6 +5,7 @@ import type { Message, PolicyProposal } from '#bus/bus-messages.js';
 import { accepted, Refused } from '#bus/refused.js';
 import type { Cluster } from '#cluster/cluster.js';
 import { MemberRefused } from '#cluster/writes/rehearsals.js';
+import type { PolicyChange } from '#contracts/policy/policy-record.js';
 import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { RefusalCode } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
@@ -19,13 +20,7 @@ import { type PrepareWritePorts, prepareWrite } from '#policies/write/prepare-wr
 import { writtenGroup } from '#policies/write/written-group.js';
 import { type CompiledStoredPolicy, followChart } from '#statecharts/follow.chart.js';
 import { policyChart } from '#statecharts/policy.chart.js';
-import {
-  type CompiledPolicy,
-  type PolicyChange,
-  type Staged,
-  type StageInput,
-  writeChart,
-} from '#statecharts/write.chart.js';
+import { type CompiledPolicy, type Staged, type StageInput, writeChart } from '#statecharts/write.chart.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
 /** The maximum time in milliseconds to wait for the dataplane to stage or unstage a program. */

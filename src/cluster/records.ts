@@ -1,13 +1,10 @@
 import { z } from 'zod';
 import type { PolicyProposal } from '#bus/bus-messages.js';
 import type { Refusal } from '#contracts/refusal.js';
+import { count, id, instant, policyFields, text } from '#store/records/record-fields.js';
 import { RecordKind } from '#store/records/record-kind.js';
 import { RECORDS } from '#store/records/records.js';
 
-const text = z.string();
-const id = z.string().min(1);
-const count = z.int().min(0);
-const instant = z.string().refine((value) => !Number.isNaN(Date.parse(value)), 'it is no time');
 const digits = z.string().regex(/^\d+$/, 'it is no revision');
 const certificates = z.array(text).exactOptional();
 /** A text with which `https://ADDRESS` is a valid URL. */
@@ -78,14 +75,7 @@ const proposal: z.ZodType<Proposal> = z.object({
   generation: count,
   record: z
     .object({
-      id,
-      name: text.nullable(),
-      form: z.enum(['envelope', 'singleton']),
-      mode: z.enum(['disabled', 'audit', 'enforce']),
-      revision: count,
-      created_at: instant,
-      updated_at: instant,
-      updated_by: text,
+      ...policyFields,
       active: z.boolean(),
     })
     .nullable(),

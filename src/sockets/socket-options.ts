@@ -1,4 +1,4 @@
-import type { Socket } from 'node:net';
+import type { Server, Socket } from 'node:net';
 import { constants, release } from 'node:os';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
@@ -40,7 +40,7 @@ const KEEPALIVE = [
   [TCP_KEEPINTVL, 10],
   [TCP_KEEPCNT, 6],
 ] as const;
-export const BACKLOG = 1_024;
+const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
 
 export type SocketOptions = {
@@ -166,6 +166,18 @@ export function openSender(to: { readonly address: number; readonly port: number
 /** Returns a descriptor of the same socket. The socket stays open until all its descriptors are closed. */
 export function duplicateSocket(fd: number): number {
   return duplicate('use a listening socket', fd);
+}
+
+/** Makes a server accept on a duplicate of the listening socket `fd`. */
+export function listenOnDuplicate(server: Server, fd: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen({ fd: duplicateSocket(fd) }, BACKLOG, () => {
+      server.off('error', reject);
+      server.on('error', () => {});
+      resolve();
+    });
+  });
 }
 
 /** Returns whether a descriptor is an IPv4 socket of this kind with this local address. */

@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
-import type { ChangeEnd, PendingChange, PendingWrite, RevertedChange } from '#contracts/policy/pending-change.js';
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
+import type { PolicyChange, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyHead } from '#store/policies/policy-row.js';
 import type { RecordKind } from '#store/records/record-kind.js';
 
@@ -111,12 +111,12 @@ export type PolicyStore = {
    * than the stored one, or if an edit refers to another revision than the stored one. Also throws
    * `revision_conflict` if `activate` names no stored policy, or if there was another commit after `base`.
    */
-  commit(change: PolicyCommit): Promise<void>;
+  commit(change: PolicyChange): Promise<void>;
   /**
    * Returns the operations of a commit without writing them. A later `commit` of the same object writes these
    * operations. Throws like `commit`.
    */
-  plan(change: PolicyCommit): Promise<PolicyPlan>;
+  plan(change: PolicyChange): Promise<PolicyPlan>;
   /** Returns the hash of the list of parts of a policy, after a planned commit. */
   bodySha256(id: string, plan: PolicyPlan): Promise<string>;
   /**
@@ -158,25 +158,6 @@ export type PolicyPlan = {
   readonly head: PolicyHead;
   readonly headRevision: bigint;
   readonly operations: readonly KvOperation[];
-};
-
-export type PolicyCommit = {
-  /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
-  readonly put?: PolicyPut;
-  /** The id of a stored policy that becomes active without a change of its content. */
-  readonly activate?: string;
-  /** The id of the active policy, which stops being active. */
-  readonly deactivate?: string;
-  /** The id of the policy to remove. Its revisions remain in the history. */
-  readonly remove?: string;
-  /** Makes the commit a pending change, if it changes the policy in force. */
-  readonly pending?: PendingWrite;
-  /**
-   * The id of the last commit when the change was prepared, see `headCommit`. It differs at the commit if a
-   * pending change has ended in between.
-   */
-  readonly base?: string;
-  readonly generation: number;
 };
 
 /** Settings of the node or of its cluster. The key of a setting is the prefix of its kind. */

@@ -1,3 +1,4 @@
+import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Resource } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
@@ -6,6 +7,7 @@ import { isUnchanged } from '#api/requests/preconditions.js';
 import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { PolicyChoice } from '#policies/operations.js';
 import { isValidName, NAME_RULE } from '#policy/check/validation/validate.js';
 import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';
@@ -168,15 +170,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         },
       },
     },
-    async (request, reply) => {
-      const wanted = policyWrite(request, {
-        operation: 'delete',
-        target: { by: 'id', id: request.params.id },
-        form: 'envelope',
-        query: request.query,
-      });
-      return answerPolicy(await policies.write(wanted), 'envelope', reply);
-    },
+    async (request, reply) => answerPolicy(await policies.write(withoutBody(request, 'delete')), 'envelope', reply),
   );
 
   api.post(
@@ -210,15 +204,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         },
       },
     },
-    async (request, reply) => {
-      const wanted = policyWrite(request, {
-        operation: 'activate',
-        target: { by: 'id', id: request.params.id },
-        form: 'envelope',
-        query: request.query,
-      });
-      return answerPolicy(await policies.write(wanted), 'envelope', reply);
-    },
+    async (request, reply) => answerPolicy(await policies.write(withoutBody(request, 'activate')), 'envelope', reply),
   );
 
   api.get(
@@ -272,3 +258,12 @@ export const policiesResource: Resource = (api, { policies }) => {
     },
   );
 };
+
+/** A write that only needs the id of a stored policy. */
+function withoutBody(
+  request: FastifyRequest & { readonly params: z.infer<typeof byId>; readonly query: z.infer<typeof activationQuery> },
+  operation: 'delete' | 'activate',
+): PolicyWrite {
+  const { params, query } = request;
+  return policyWrite(request, { operation, target: { by: 'id', id: params.id }, form: 'envelope', query });
+}

@@ -58,13 +58,16 @@ export const WrittenPolicySchema = z
       },
     ],
   });
+const dryRunMembers = {
+  ...recordMembers,
+  dry_run: z.literal(true),
+  warnings: z.array(WarningSchema),
+  program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
+  proof: ProofSchema,
+};
 export const DryRunSchema = z
   .object({
-    ...recordMembers,
-    dry_run: z.literal(true),
-    warnings: z.array(WarningSchema),
-    program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
-    proof: ProofSchema,
+    ...dryRunMembers,
     policy: storedPolicySchema,
   })
   .meta({ id: 'PolicyDryRun', description: 'The record that the write would have stored; nothing was changed.' });
@@ -77,11 +80,7 @@ export const WrittenGroupSchema = z
   });
 export const DryGroupSchema = z
   .object({
-    ...recordMembers,
-    dry_run: z.literal(true),
-    warnings: z.array(WarningSchema),
-    program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
-    proof: ProofSchema,
+    ...dryRunMembers,
     source_group: storedGroupSchema.nullable().describe('Null if the write would remove the policy.'),
   })
   .meta({ id: 'SourceGroupDryRun', description: 'The record that the write would have stored; nothing was changed.' });

@@ -114,3 +114,10 @@ export const WARNING_CODES = {
   nodes_behind: 'Some nodes of the cluster did not report in time, and put the policy in force later.',
   none_active: 'No policy is active: the fallback decides for every packet.',
 } as const;
+
+/** The body is not strict JSON (`invalid_body`), or no valid policy. `problems` has all of its problems. */
+export type InvalidDocument = {
+  readonly ok: false;
+  readonly code: 'invalid_body' | 'invalid_policy';
+  readonly problems: readonly Problem[];
+};

@@ -1,3 +1,4 @@
+import type { PendingWrite } from './pending-change.js';
 import type { EnvelopeMode, Form } from './policy-document.js';
 
 /**
@@ -32,6 +33,26 @@ type BodyEdit = TextEdit & { readonly revision: number };
 
 /** A policy to store: its whole text, or an edit that produces the text from an earlier revision. */
 export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };
+
+/** The changes that one write makes in the store. The store applies them as one atomic batch. */
+export type PolicyChange = {
+  /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
+  readonly put?: PolicyPut;
+  /** The id of a stored policy that becomes active without a change of its content. */
+  readonly activate?: string;
+  /** The id of the active policy, which stops being active. */
+  readonly deactivate?: string;
+  /** The id of the policy to remove. Its revisions remain in the history. */
+  readonly remove?: string;
+  /** Makes the commit a pending change, if it changes the policy in force. */
+  readonly pending?: PendingWrite;
+  /**
+   * The id of the last commit when the change was prepared, see `headCommit` of the store. It differs at
+   * the commit if a pending change has ended in between.
+   */
+  readonly base?: string;
+  readonly generation: number;
+};
 
 /** Returns the ETag of a policy record (D8). All API representations of one revision have the same ETag. */
 export function etagOf(record: Pick<PolicyRecord, 'id' | 'revision'> | null): string {

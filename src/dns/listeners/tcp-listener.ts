@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { FrameReader, framed } from '#dns/wire/message/framing.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
-import { BACKLOG, duplicateSocket } from '#sockets/socket-options.js';
+import { listenOnDuplicate } from '#sockets/socket-options.js';
 import type { ListenerParts } from './udp-listener.js';
 
 const QUERY_BYTES = 4_096;
@@ -88,14 +88,7 @@ export class TcpListener {
 
   /** Begins to accept on a duplicate of the listening socket `fd`. */
   open(fd: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ fd: duplicateSocket(fd) }, BACKLOG, () => {
-        this.#server.off('error', reject);
-        this.#server.on('error', () => {});
-        resolve();
-      });
-    });
+    return listenOnDuplicate(this.#server, fd);
   }
 
   /** Stops to accept. Open connections stay open, and further connections stay in the socket. */

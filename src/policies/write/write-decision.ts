@@ -1,12 +1,11 @@
 import type { EnvelopeMode, Form } from '#contracts/policy/policy-document.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
-import type { TextEdit } from '#contracts/policy/policy-record.js';
+import type { PolicyChange, TextEdit } from '#contracts/policy/policy-record.js';
 import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyTarget, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
-import type { PolicyChange } from '#statecharts/write.chart.js';
 
 /** The stored records that a policy write affects (D5). */
 export type Located = {

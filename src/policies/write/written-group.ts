@@ -1,6 +1,6 @@
 import type { GroupOfText } from '#bus/bus-messages.js';
+import type { PolicyChange } from '#contracts/policy/policy-record.js';
 import type { PolicyWrite } from '#contracts/policy/policy-write.js';
-import type { PolicyChange } from '#statecharts/write.chart.js';
 
 const OPEN = 0x7b;
 const CLOSE = 0x7d;

@@ -1,6 +1,6 @@
 import type { SourceGroupConfig } from '#contracts/policy/policy-document.js';
 import type { Action, Policy } from '#contracts/policy/policy-model.js';
-import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
+import type { InvalidDocument, Warning } from '#contracts/policy/policy-problem.js';
 import type { TextEdit } from '#contracts/policy/policy-record.js';
 import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { unknownIntegration } from '#policy/check/validation/kubernetes-validation.js';
@@ -38,11 +38,7 @@ export type GroupWrite =
        */
       readonly warnings: readonly Warning[];
     }
-  | {
-      readonly ok: false;
-      readonly code: 'invalid_body' | 'invalid_policy';
-      readonly problems: readonly Problem[];
-    };
+  | InvalidDocument;
 
 /**
  * Replaces the group with the id `id`, or appends a new group. The resulting policy is equal to the result of

@@ -1,6 +1,6 @@
 import type { EnvelopeMode, PolicyConfig, PolicyEnvelope } from '#contracts/policy/policy-document.js';
 import type { Action, Policy } from '#contracts/policy/policy-model.js';
-import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
+import type { InvalidDocument, Warning } from '#contracts/policy/policy-problem.js';
 import type { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { trimName, validateEnvelope, validatePolicy } from '#policy/check/validation/validate.js';
 import type { ValidationContext } from '#policy/check/validation/validation-context.js';
@@ -42,11 +42,7 @@ export type ReadPolicy =
       /** The warnings about the policy. Their pointers are relative to the request body. */
       readonly warnings: readonly Warning[];
     }
-  | {
-      readonly ok: false;
-      readonly code: 'invalid_body' | 'invalid_policy';
-      readonly problems: readonly Problem[];
-    };
+  | InvalidDocument;
 
 /** Parses and validates the body of a policy write. Returns the policy model, or all problems of the body. */
 export function readPolicy(body: Uint8Array | string, context: ReadContext): ReadPolicy {

@@ -2,7 +2,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
-import { BACKLOG, destroyWithReset, duplicateSocket } from '#sockets/socket-options.js';
+import { destroyWithReset, listenOnDuplicate } from '#sockets/socket-options.js';
 
 /**
  * Accepts the connections that the datapath redirects. The listeners of several threads share one address.
@@ -22,14 +22,7 @@ export class Listener {
 
   /** Begins to accept on a duplicate of the listening socket `fd`. */
   open(fd: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      this.#server.once('error', reject);
-      this.#server.listen({ fd: duplicateSocket(fd) }, BACKLOG, () => {
-        this.#server.off('error', reject);
-        this.#server.on('error', () => {});
-        resolve();
-      });
-    });
+    return listenOnDuplicate(this.#server, fd);
   }
 
   close(): Promise<void> {

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { append } from '#arrays/append.js';
-import type { PolicyPut } from '#contracts/policy/policy-record.js';
+import type { PolicyChange, PolicyPut } from '#contracts/policy/policy-record.js';
 import { putJson } from '#store/records/json-value.js';
 import { StoreError } from '#store/store-error.js';
-import type { KvOperation, PolicyCommit, PolicyPlan } from '#store/store-types.js';
+import type { KvOperation, PolicyPlan } from '#store/store-types.js';
 import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { pendingAfter } from './pending-change.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
@@ -24,7 +24,7 @@ type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWri
  * errors of `PolicyStore.commit`.
  */
 export async function planOf(
-  change: PolicyCommit,
+  change: PolicyChange,
   { headRevision, ...state }: PlannedOn,
   bodyOf: BodyOf,
 ): Promise<Plan> {

@@ -1,6 +1,6 @@
 import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
-import type { PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyChange, PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import { createMutex } from '#store/mutex.js';
 import { intactEntries } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';
@@ -11,7 +11,6 @@ import type {
   EnforcedRecord,
   KvOperation,
   KvStore,
-  PolicyCommit,
   PolicyPlan,
   PolicyStore,
   PolicyToEnforce,
@@ -66,7 +65,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #commits: CommitWriter;
   readonly #copy: LastGoodCopy;
   /** The plan of each change for which `plan` was called before `commit`. */
-  readonly #plans = new WeakMap<PolicyCommit, Promise<Plan>>();
+  readonly #plans = new WeakMap<PolicyChange, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
   /**
@@ -193,11 +192,11 @@ class KvPolicyStore implements PolicyStore {
     this.#followed.next(this.#enforced.generation);
   }
 
-  async plan(change: PolicyCommit): Promise<PolicyPlan> {
+  async plan(change: PolicyChange): Promise<PolicyPlan> {
     return this.#planned(change);
   }
 
-  commit(change: PolicyCommit): Promise<void> {
+  commit(change: PolicyChange): Promise<void> {
     return this.#runExclusive(() => this.#commit(change));
   }
 
@@ -248,7 +247,7 @@ class KvPolicyStore implements PolicyStore {
     return this.#state.head.ever_activated;
   }
 
-  async #commit(change: PolicyCommit): Promise<void> {
+  async #commit(change: PolicyChange): Promise<void> {
     await this.#commits.settle();
     const { put } = change;
     const before = put === undefined ? undefined : this.#state.rows.get(put.record.id);
@@ -267,7 +266,7 @@ class KvPolicyStore implements PolicyStore {
     if (this.#copy.isOld) await this.#copy.write(this.#state);
   }
 
-  #planned(change: PolicyCommit): Promise<Plan> {
+  #planned(change: PolicyChange): Promise<Plan> {
     const known = this.#plans.get(change);
     if (known !== undefined) return known;
     const planned = planOf(change, { ...this.#state, headRevision: this.#headRevision }, (put, stored) =>

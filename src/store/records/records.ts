@@ -3,23 +3,13 @@ import type { JWK } from 'jose';
 import { z } from 'zod';
 import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
 import type { IntegrationRecord, InterceptCaRecord, TokenRecord } from '#store/store-types.js';
+import { count, id, instant, policyFields, text } from './record-fields.js';
 import { RecordKind } from './record-kind.js';
 
-const text = z.string();
-const id = z.string().min(1);
-const count = z.int().min(0);
-const instant = z.string().refine((value) => !Number.isNaN(Date.parse(value)), 'it is no time');
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is no SHA-256');
 
 const policyRow: z.ZodType<PolicyRow> = z.object({
-  id,
-  name: text.nullable(),
-  form: z.enum(['envelope', 'singleton']),
-  mode: z.enum(['disabled', 'audit', 'enforce']),
-  revision: count,
-  created_at: instant,
-  updated_at: instant,
-  updated_by: text,
+  ...policyFields,
   body_sha256: sha256,
 });
 
