@@ -269,7 +269,7 @@ describe('a wiretap message of an inspected connection or request', () => {
     ]);
   });
 
-  test('keeps text from the client that has more bytes than characters, in a batch that outgrows the first buffer', () => {
+  test('a wiretap message keeps text from the client that has more bytes than characters, in a batch that outgrows the first buffer', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     const paths = Array.from({ length: 300 }, (_, index) => `/${index}/${'ä€😀'.repeat(100)}`);
