@@ -42,9 +42,10 @@ const timed = [
  * the modules takes longer than most of these tests.
  */
 const shared = [
-  'test/{api,chaos,cli,config,deploy,docs,policy,policy-write,statecharts}/**/*.test.ts',
+  'test/{actors,api,arrays,bus,chaos,chart-inspection,cli,config,contracts,dataplane,deploy,docs,files,observe}/**/*.test.ts',
+  'test/{policies,policy,rocksdb,statecharts,store,threads}/**/*.test.ts',
   'test/dns/wire/**/*.test.ts',
-  'test/service-plane/{certificate,http,tls}/**/*.test.ts',
+  'test/service-plane/{ca,certificate,http,intercept,tls}/**/*.test.ts',
 ];
 
 /** Two test files use a half (`machine`) to three quarters (`parts`) of two processors. */
