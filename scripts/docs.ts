@@ -1,25 +1,25 @@
 // Writes the pages in docs/ and the JSON schemas in schemas/ that are generated from the code.
 import './usage.js';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { errorsPage } from '#api/errors/errors-page.js';
-import { cliPage } from '#cli/cli-page.js';
 import { shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/output/terminal.js';
 import { configJsonSchema } from '#config/schema/config-json-schema.js';
-import { configurationDocument } from '#config/schema/documentation.js';
 import { DROP_REASON_MEANING } from '#contracts/datapath/datapath-numbers.js';
 import { createMetrics } from '#observe/metrics/metrics.js';
-import { metricsPage } from '#observe/metrics/metrics-page.js';
 import { policyJsonSchema } from '#policy/document/json-schema.js';
-import { policyPage } from '#policy/document/policy-page.js';
+import { cliPage } from './pages/cli-page.js';
+import { configurationPage } from './pages/configuration-page.js';
+import { errorsPage } from './pages/errors-page.js';
+import { metricsPage } from './pages/metrics-page.js';
+import { policyPage } from './pages/policy-page.js';
 
 const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
 const metrics = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });
 const read = (file: string) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
 const pages = {
   'cli.md': cliPage(shapeOf(commandTree(processTerminal, () => {}))),
-  'configuration.md': configurationDocument(),
+  'configuration.md': configurationPage(),
   'errors.md': errorsPage(DROP_REASON_MEANING),
   'metrics.md': metricsPage(metrics.families()),
   'policy.md': policyPage(read('docs/policy.md'), (file) => read(`examples/policies/${file}`)),

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { errorsPage } from '#api/errors/errors-page.js';
+import { errorsPage } from '../../scripts/pages/errors-page.js';
 import { fakeManagement, RECORD, SINCE, TOKENS } from './fake-management.js';
 import { type Asked, rig } from './rig.js';
 

@@ -1,8 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { describe, expect, it } from 'vitest';
 import { createMetrics } from '#observe/metrics/metrics.js';
-import { metricsPage } from '#observe/metrics/metrics-page.js';
 import { READY, STATS } from '#test/api/fake-management.js';
+import { metricsPage } from '../../scripts/pages/metrics-page.js';
 import { metricsOfEveryPart } from './every-part.js';
 
 const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { policyJsonSchema } from '#policy/document/json-schema.js';
-import { policyPage } from '#policy/document/policy-page.js';
+import { policyPage } from '../../scripts/pages/policy-page.js';
 
 const read = (file: string) => readFileSync(new URL(`../../${file}`, import.meta.url), 'utf8');
 const page = read('docs/policy.md');

@@ -1,7 +1,7 @@
+import { ERRORS } from '#api/errors/error-table.js';
+import { PARAMETER_CODES, typeOf } from '#api/errors/errors.js';
 import { CONFIG_PROBLEM_CODES } from '#contracts/config/config-problem-codes.js';
 import { PROBLEM_CODES, WARNING_CODES } from '#contracts/policy/policy-problem.js';
-import { ERRORS } from './error-table.js';
-import { PARAMETER_CODES, typeOf } from './errors.js';
 
 const INTRODUCTION = `# Errors
 

@@ -1,4 +1,4 @@
-import { type JsonSchema, policyJsonSchema } from './json-schema.js';
+import { type JsonSchema, policyJsonSchema } from '#policy/document/json-schema.js';
 
 /**
  * Fills the generated sections of `docs/policy.md`. `<!-- fields NAME -->` receives the list of fields of the

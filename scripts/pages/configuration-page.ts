@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { reloadedBy } from '#config/reload/reload-fields.js';
-import { configSchema } from './config-schema.js';
-import { members } from './schema-tree.js';
+import { configSchema } from '#config/schema/config-schema.js';
+import { members } from '#config/schema/schema-tree.js';
 
 /** Returns the text of `docs/configuration.md`, which describes all keys of the schema. */
-export function configurationDocument(): string {
+export function configurationPage(): string {
   const sections = members(configSchema).filter(([, schema]) => members(schema).length > 0);
   const top = members(configSchema).filter(([, schema]) => members(schema).length === 0);
   return [

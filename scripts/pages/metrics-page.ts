@@ -1,4 +1,4 @@
-import type { MetricFamily } from './metrics.js';
+import type { MetricFamily } from '#observe/metrics/metrics.js';
 
 const INTRODUCTION = `# Metrics
 

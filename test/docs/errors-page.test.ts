@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { expect, test } from 'vitest';
-import { errorsPage } from '#api/errors/errors-page.js';
 import { DROP_REASON, DROP_REASON_MEANING } from '#contracts/datapath/datapath-numbers.js';
+import { errorsPage } from '../../scripts/pages/errors-page.js';
 
 test('docs/errors.md equals the page that is generated from the error tables', async () => {
   const page = await readFile(new URL('../../docs/errors.md', import.meta.url), 'utf8');

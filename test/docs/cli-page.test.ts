@@ -1,10 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { expect, it } from 'vitest';
-import { cliPage } from '#cli/cli-page.js';
 import { everyCommand, shapeOf } from '#cli/command-shape.js';
 import { commandTree } from '#cli/command-tree.js';
 import { processTerminal } from '#cli/output/terminal.js';
+import { cliPage } from '../../scripts/pages/cli-page.js';
 
 const tree = shapeOf(commandTree(processTerminal, () => {}));
 const page = () => readFile(new URL('../../docs/cli.md', import.meta.url), 'utf8');

@@ -1,6 +1,6 @@
+import { type CommandShape, everyCommand, type OptionShape } from '#cli/command-shape.js';
 import { OWN_CODES } from '#cli/errors/error-output.js';
 import { EXIT_CODES } from '#cli/errors/exit-codes.js';
-import { type CommandShape, everyCommand, type OptionShape } from './command-shape.js';
 
 /** Flags of every command that sends requests to a node. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];
