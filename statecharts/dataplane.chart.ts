@@ -143,7 +143,7 @@ function targetOf(event: DataplaneEvent): SwapInput {
 }
 
 function present<T>(value: T | null): T {
-  if (value === null) throw new Error('a program to put in force is missing');
+  if (value === null) throw new Error('put a policy in force: no compiled policy was given');
   return value;
 }
 

@@ -132,7 +132,7 @@ export class NetlinkSocket {
       }
       const error = errno();
       if (error === EAGAIN) return lost ? 'lost' : messages;
-      if (error !== ENOBUFS) throw new KernelFailure('receive from netlink', error);
+      if (error !== ENOBUFS) throw new KernelFailure('receive messages of the kernel from a netlink socket', error);
       lost = true;
     }
   }

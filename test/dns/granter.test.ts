@@ -65,7 +65,7 @@ test('the granter reads a reply that has already arrived at the port before it l
   expect(granted).toEqual(['all']);
 });
 
-test('the granter calls `done` with "none" for grants that are pending when the port is removed, and for grants without a port', () => {
+test('the granter calls `done` with "none" for grants that are pending when its MessagePort is removed, and for grants while it has none', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();

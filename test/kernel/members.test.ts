@@ -188,7 +188,7 @@ test('the members in the kernel stay after the end of the process, and the first
   expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 
-test('a pod loses its rights if the change is the first one of a process and the maps have grown', async () => {
+test('a pod loses its rights if its removal is the first member change after a restart, and a staged policy has larger maps', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   await datapath.close();
   await start();

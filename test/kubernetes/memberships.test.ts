@@ -272,7 +272,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
-  test('the number of an unused selector set is kept up to the bound', () => {
+  test('a selector set that no address has any more keeps its number while fewer than `maxUnusedSets` sets are unused', () => {
     const memberships = start(SELECTORS);
     list(memberships, PODS, []);
     expect(change(memberships, 0, 2)[0]?.sets).toEqual(Uint32Array.of(1));

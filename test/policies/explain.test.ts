@@ -191,7 +191,7 @@ describe('`explainPolicy` for a denied packet', () => {
     expect(await replyTo(inspected, { packet: fromServer })).toEqual(opener);
   });
 
-  test('`explainPolicy` returns for a denied packet the first packet of a flow to an address that is granted for a hostname', async () => {
+  test('`explainPolicy` returns, for a denied packet from a server, the client packet that would open the flow to the granted address of the server', async () => {
     const granted = async ({ destination }: Packet) =>
       destination === SERVER ? { ...NO_NODE, granted: ['a.test'] } : NO_NODE;
     const named = draft(rule({ dns_hostname: 'a.test' }));

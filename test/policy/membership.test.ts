@@ -144,7 +144,7 @@ describe('`MemberIndex`', () => {
     expect(index.indexOf({ number: 3, keys: [keys.db] })).toBe(0);
   });
 
-  test('`MemberIndex` contains each pair of static sources and set that occurred, and the empty set for every source', () => {
+  test('`MemberIndex` has a selector set at an address only if a member with this set has the same static groups, and has the empty set at each address', () => {
     expect(index.has(address('192.0.2.200'), EMPTY_SET + 1)).toBe(true);
     expect(index.has(address('10.0.0.1'), EMPTY_SET + 1)).toBe(false);
     expect(index.has(address('10.0.0.1'), EMPTY_SET)).toBe(true);

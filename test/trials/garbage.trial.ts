@@ -238,7 +238,7 @@ test('10,000 random values in random keys of etcd and of the stores end no proce
     });
     let [least, progressAt] = [Number.POSITIVE_INFINITY, performance.now()];
     for (; ; await pause(200)) {
-      // A node reads the members when it is asked.
+      // A node reads the list of cluster members from etcd at each scrape of its metrics.
       await Promise.all(nodes.map((node) => connected(() => node.request('GET', '/metrics'))));
       const present = new Map((await everything()).map(({ key, value }) => [key, value]));
       const still = garbage.filter(({ key, value }) => Buffer.compare(present.get(key) ?? Buffer.of(), value) === 0);

@@ -210,7 +210,8 @@ export class EtcdClient {
   }
 
   /**
-   * Runs a request at the member in use, or at the member after `late`. If etcd no longer accepts the token
+   * Runs a request at the member in use. If `late` is given, a member that did not respond in time, runs the
+   * request at the member that follows it in the list. If etcd no longer accepts the token
    * of the user, logs in and runs the request again: etcd did not apply it.
    */
   async #authorized<Response>(

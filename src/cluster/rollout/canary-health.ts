@@ -1,8 +1,8 @@
 import { interval, type Subscription } from 'rxjs';
 
 /**
- * The time in milliseconds between two samples of the usual rate, and the number of samples, which cover ten
- * minutes.
+ * The usual rate of denials of a node is computed from samples of the last ten minutes: the time between two
+ * samples in milliseconds, and the number of samples.
  */
 const SAMPLE_MS = 10_000;
 const SAMPLES = 60;

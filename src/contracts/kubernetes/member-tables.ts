@@ -32,6 +32,9 @@ export type MemberTrees = {
   readonly trees: IntervalPool;
 };
 
-/** The index of a set that the program does not contain. */
+/**
+ * The index that stands for each set of groups that the program does not contain. A source with this index is
+ * closed: only deny rules of groups with selectors apply to it (D38a).
+ */
 export const CLOSED_INDEX = 0;
 export const EMPTY_SET = 1;

@@ -34,8 +34,8 @@ export type MembershipChange = {
 };
 
 /**
- * All members at one time, in the form of a change that adds them. `added` contains all sets to which `sets`
- * or a later change may refer.
+ * All members at one time, in the form of a change that adds them. `added` also contains the sets that no
+ * address has now, if a later change may use their numbers.
  */
 export type MemberList = MembershipChange;
 

@@ -155,7 +155,9 @@ function addLists(
     const line = lines.add(named ? 2 : 1);
     found[list] = line;
     if (count > MAX_RULE_BLOCKS)
-      throw new RangeError(`build a program image: rule list ${list} has ${count} rule blocks`);
+      throw new RangeError(
+        `build a program image: rule list ${list} has ${count} rule blocks, more than ${MAX_RULE_BLOCKS}`,
+      );
     lines.set(line, 0, count);
     lines.set(line, 1, defaultWord);
     for (let place = 0; place < count; place++) {

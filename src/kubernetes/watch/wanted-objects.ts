@@ -4,7 +4,8 @@ import type { WantedObjects } from './watch-scopes.js';
 
 /**
  * The settings that decide, besides selectors, which objects a node watches.
- * `closes`: whether addresses of new pods are closed. This needs the pods of all namespaces.
+ * `closes`: whether only deny rules apply to the address of a new pod until its labels are known. This needs
+ * the pods of all namespaces.
  * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node object is needed
  * for them.
  */

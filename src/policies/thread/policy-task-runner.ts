@@ -150,7 +150,8 @@ class PolicyTaskRunner {
 
   prepareWithMembers({ id, membership }: PrepareWithMembers): PolicyResult<PrepareWithMembers> {
     const finish = this.#waiting.get(id);
-    if (finish === undefined) throw new Error('the task that needs members has ended');
+    if (finish === undefined)
+      throw new Error('continue a policy task with the Kubernetes members: the task has ended already');
     this.#waiting.delete(id);
     return finish(membership);
   }

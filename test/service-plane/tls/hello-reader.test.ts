@@ -239,7 +239,7 @@ describe('HelloReader and the ECH, ALPN and supported_versions extensions', () =
     ['a protocol that is longer than its list', extension(16, vector16(u8(9), u8(1))), unreadable('malformed')],
     ['a byte after the protocols', extension(16, vector16(vector8(u8(1))), u8(0)), unreadable('malformed')],
   ];
-  it.each(rows)('`HelloReader` reads %s, or rejects the ClientHello as malformed', (_, bytes, facts) => {
+  it.each(rows)('`HelloReader` reads a ClientHello with %s as RFC 8446 and RFC 9849 define it', (_, bytes, facts) => {
     expect(ofExtensions(bytes)).toEqual(facts);
   });
 

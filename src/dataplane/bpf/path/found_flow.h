@@ -21,8 +21,9 @@ static __always_inline bool is_reopened(const struct flow *flow, const struct pa
 	return packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_CLOSING && opens_tcp(packet);
 }
 
-/* Returns whether a packet matches the flow key of a flow but does not belong to the flow. A foreign flow
- * passes only replies. A SYN from the replying side is not part of an established connection.
+/* Returns whether a packet matches the flow key of a flow but does not belong to the flow. `judgement` is 0
+ * for a flow that was opened on an interface without policy: only replies may pass by it. A SYN from the
+ * replying side does not belong to an established connection.
  */
 static __always_inline bool is_outside_flow(const struct flow *flow, const struct packet *packet, __u64 judgement)
 {

@@ -146,7 +146,8 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
 
 /**
  * Decides an HTTP request of an intercepted connection (D24). The evaluation starts at the step with index
- * `from`. The server certificate must be known; a step that needs an unknown certificate is skipped.
+ * `from`. The caller has requested the server certificate before. If it is still unknown, a step that
+ * needs it does not decide.
  */
 export function decideRequest(steps: readonly Step[], from: number, facts: TlsFacts, request: RequestFacts): Decided {
   let undecided: UndecidableCause | null = null;

@@ -37,9 +37,9 @@ export class MemberRecord implements Members {
   }
 
   /**
-   * Replaces all members. Addresses that are not in the list are closed until `policyChanged` is called. The
-   * policy in force can have more resolved selectors than the list, and its deny rules must still match the
-   * former members of these selectors.
+   * Replaces all members. Addresses that are not in the list are closed (only deny rules of groups with
+   * selectors apply to them) until `policyChanged` is called. The policy in force can have more resolved
+   * selectors than the list, and its deny rules must still match the former members of these selectors.
    */
   replace(list: MemberList): void {
     const former = [...this.#owned.keys()];
