@@ -1,5 +1,5 @@
 import type { AnyMachineSnapshot, AnyStateMachine, AnyStateNode, EventObject } from 'xstate';
-import { getShortestPaths } from 'xstate/graph';
+import { getAdjacencyMap } from 'xstate/graph';
 
 const PROJECTION_SLOTS = new Set(['context', 'input', 'params', 'output']);
 
@@ -94,7 +94,7 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
  * running the effects of the chart.
  */
 export function reachable(walk: Walk): AnyMachineSnapshot[] {
-  const paths = getShortestPaths(walk.machine, {
+  const states = getAdjacencyMap(walk.machine, {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],
     input: walk.input as never,
     limit: 200_000,
@@ -106,7 +106,7 @@ export function reachable(walk: Walk): AnyMachineSnapshot[] {
     serializeEvent: (event: EventObject) =>
       JSON.stringify(event, (_, value: unknown) => (value instanceof Error ? value.message : value)),
   });
-  return paths.map((path) => path.state as unknown as AnyMachineSnapshot);
+  return Object.values(states).map(({ state }) => state as unknown as AnyMachineSnapshot);
 }
 
 /** Returns the path `a.b.c` of each active leaf state; a parallel chart has one path for each region. */
