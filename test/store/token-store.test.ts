@@ -2,9 +2,9 @@ import { createPublicKey, generateKeyPairSync } from 'node:crypto';
 import { chmodSync, mkdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { base64url, SignJWT } from 'jose';
-import { describe, expect, it } from 'vitest';
-import type { StoreError } from '#store/store-error.js';
-import { createAuthority } from '#store/tokens/authority.js';
+import { describe, expect, it, onTestFinished } from 'vitest';
+import { StoreError } from '#store/store-error.js';
+import { type Authority, createAuthority } from '#store/tokens/authority.js';
 import { createTokenStore } from '#store/tokens/token-store.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { temporaryFolder } from './temporary-folder.js';
@@ -15,11 +15,18 @@ const codeOf = (promise: Promise<unknown>) =>
     (error: StoreError) => error.code,
   );
 
+/** Creates an authority, which is closed at the end of the test: it would retry to store revocations. */
+async function openAuthority(...options: Parameters<typeof createAuthority>): Promise<Authority> {
+  const opened = await createAuthority(...options);
+  onTestFinished(() => opened.close());
+  return opened;
+}
+
 async function authority() {
   const dataDir = temporaryFolder();
   const kv = createMemoryStore();
   const clock = { at: new Date('2026-01-01T00:00:00Z') };
-  const open = () => createAuthority(createTokenStore(kv), dataDir, { now: () => clock.at });
+  const open = () => openAuthority(createTokenStore(kv), dataDir, { now: () => clock.at });
   return { dataDir, kv, clock, open, authority: await open() };
 }
 
@@ -87,15 +94,15 @@ describe('the token authority', () => {
   it('the token authority refuses a revoked token even if the store lost the revocation or cannot store the revocation', async () => {
     const { dataDir, kv } = await authority();
     const store = createTokenStore(kv);
-    const tokens = await createAuthority(store, dataDir);
+    const tokens = await openAuthority(store, dataDir);
     const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
     await tokens.revoke(record.id);
     await store.put(record);
-    expect(await (await createAuthority(store, dataDir)).verify(token)).toEqual(refused('revoked'));
+    expect(await (await openAuthority(store, dataDir)).verify(token)).toEqual(refused('revoked'));
 
-    const full = { ...store, put: () => Promise.reject(new Error('disk full')) };
+    const full = { ...store, put: () => Promise.reject(new StoreError('store_no_space', 'write a token: disk full')) };
     const other = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
-    const onFullDisk = await createAuthority(full, dataDir);
+    const onFullDisk = await openAuthority(full, dataDir);
     await expect(onFullDisk.revoke(other.record.id)).rejects.toThrow('disk full');
     expect(await onFullDisk.verify(other.token)).toEqual(refused('revoked'));
   });
