@@ -96,7 +96,7 @@ function ownEvents({ machine, outputs = {}, errors = {} }: Walk, value: unknown)
 export function reachable(walk: Walk): AnyMachineSnapshot[] {
   const states = getAdjacencyMap(walk.machine, {
     events: (snapshot) => [...walk.events, ...ownEvents(walk, snapshot.value)] as never[],
-    input: walk.input as never,
+    input: walk.input,
     limit: 200_000,
     ...(walk.within === undefined
       ? {}
