@@ -257,12 +257,12 @@ _Static_assert(sizeof(struct flow_32) == 64, "one cache line");
 _Static_assert(sizeof(struct flow_128) == 128, "two cache lines");
 
 #define SETS (1 << 15)
-#define ARRAY(name, type_of_value, entries)          \
-	struct {                                     \
-		__uint(type, BPF_MAP_TYPE_ARRAY);    \
-		__uint(max_entries, entries);        \
-		__type(key, __u32);                  \
-		__type(value, type_of_value);        \
+#define ARRAY(name, type_of_value, entries)       \
+	struct {                                  \
+		__uint(type, BPF_MAP_TYPE_ARRAY); \
+		__uint(max_entries, entries);     \
+		__type(key, __u32);               \
+		__type(value, type_of_value);     \
 	} name SEC(".maps")
 
 ARRAY(flows, struct flow_32, 8 * SETS);
