@@ -2,7 +2,7 @@ import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { MessageCache } from '#observe/wiretap/messages/message-cache.js';
-import { type MessageSurroundings, WiretapMessages } from '#observe/wiretap/messages/wiretap-messages.js';
+import { type MessageSurroundings, MessageWriter } from '#observe/wiretap/messages/message-writer.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
 import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
@@ -84,9 +84,9 @@ export class WiretapHub {
 
   constructor(known: MessageSurroundings, output: HubOutput, replayMs: number) {
     this.#known = known;
-    const messages = new WiretapMessages(known);
-    this.#live = new MessageCache(messages);
-    this.#again = new MessageCache(messages);
+    const writer = new MessageWriter(known);
+    this.#live = new MessageCache(writer);
+    this.#again = new MessageCache(writer);
     this.#output = output;
     this.#kept = new ReplayBuffer(replayMs);
   }

@@ -37,7 +37,7 @@ export const AT = {
 } as const;
 
 /** The name of each verdict, at the index of its number. The number 0 has no name: no rule was evaluated. */
-const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
+export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VERDICT_NUMBER);
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 
 /** The `type` field of a wiretap message about a kernel event. */

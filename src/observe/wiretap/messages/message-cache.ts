@@ -1,26 +1,24 @@
 import { i32At, itemAt } from '#arrays/read.js';
 import { type Seen, sizeOf } from '#observe/wiretap/seen-batch.js';
-import type { WiretapMessages } from './wiretap-messages.js';
+import { ByteWriter } from './byte-writer.js';
+import type { MessageWriter } from './message-writer.js';
 
 const OPEN = 0x5b;
 const COMMA = 0x2c;
 const CLOSE = 0x5d;
-const FIRST_BYTES = 64 * 1024;
-/** The largest number of bytes that UTF-8 needs for one UTF-16 code unit. */
-const BYTES_PER_UNIT = 3;
 
 /**
  * The encoded messages of one batch of events. A message is encoded when a channel first needs it, and all
  * channels share the encoded bytes. A comma follows each message in the buffer.
  */
 export class MessageCache {
-  readonly #writer: WiretapMessages;
-  readonly #out = new TextBuffer();
+  readonly #writer: MessageWriter;
+  readonly #out = new ByteWriter();
   #starts = new Int32Array(0);
   #ends = new Int32Array(0);
   #write: (index: number) => void = () => {};
 
-  constructor(writer: WiretapMessages) {
+  constructor(writer: MessageWriter) {
     this.#writer = writer;
   }
 
@@ -40,7 +38,7 @@ export class MessageCache {
     for (const index of indexes) bytes += this.#sizeOf(index);
     if (indexes.length === 1) {
       const start = i32At(this.#starts, itemAt(indexes, 0));
-      return new Uint8Array(this.#out.bytes.subarray(start, start + bytes - 1));
+      return this.#out.bytes.slice(start, start + bytes - 1);
     }
     // Add one byte for the opening bracket. The closing bracket replaces the comma after the last message.
     const frame = new Uint8Array(bytes + 1);
@@ -63,11 +61,11 @@ export class MessageCache {
     const [writer, out] = [this.#writer, this.#out];
     switch (seen.kind) {
       case 'events':
-        return (index) => out.write(writer.event(seen.batch, index));
+        return (index) => writer.record(out, seen.batch, index);
       case 'lookups':
-        return (index) => out.write(writer.lookup(itemAt(seen.lookups, index)));
+        return (index) => writer.lookup(out, itemAt(seen.lookups, index));
       case 'connections':
-        return (index) => out.write(writer.connection(itemAt(seen.connections, index)));
+        return (index) => writer.connection(out, itemAt(seen.connections, index));
     }
   }
 
@@ -85,29 +83,9 @@ export class MessageCache {
     if (this.#ends[index] === 0) {
       this.#starts[index] = this.#out.length;
       this.#write(index);
+      this.#out.byte(COMMA);
       this.#ends[index] = this.#out.length;
     }
     return i32At(this.#ends, index) - i32At(this.#starts, index);
-  }
-}
-
-/**
- * UTF-8 text in a reused buffer. Messages that stay strings until the end of their batch survive several
- * garbage collections, which takes more processor time than everything else.
- */
-class TextBuffer {
-  bytes = Buffer.allocUnsafe(FIRST_BYTES);
-  length = 0;
-
-  /** Appends a text and a comma. */
-  write(text: string): void {
-    const most = this.length + BYTES_PER_UNIT * text.length + 1;
-    if (most > this.bytes.length) {
-      const bytes = Buffer.allocUnsafe(2 * most);
-      bytes.set(this.bytes.subarray(0, this.length));
-      this.bytes = bytes;
-    }
-    this.length += this.bytes.write(text, this.length);
-    this.bytes[this.length++] = COMMA;
   }
 }

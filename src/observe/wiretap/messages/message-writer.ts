@@ -1,0 +1,327 @@
+import { itemAt, u32At } from '#arrays/read.js';
+import { DROP_REASON, FLOW_STATE } from '#contracts/datapath/datapath-numbers.js';
+import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
+import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { verdictOf } from '#contracts/policy/verdict-word.js';
+import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
+import type { EventBatch } from '#dataplane/events/batch.js';
+import { EVENT_FLAG, EVENT_TYPE, type Ipv6Ends } from '#dataplane/events/event.js';
+import type { Surroundings } from '#dataplane/events/surroundings.js';
+import type { AddressNames } from '#observe/names/address-names.js';
+import type { AddressOwners } from '#observe/names/address-owners.js';
+import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+import { type ByteWriter, bytesOf } from './byte-writer.js';
+import { connectionMessage, shownOwners } from './connection-message.js';
+import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
+
+export type MessageSurroundings = {
+  readonly ruleNameResolver: RuleNameResolver;
+  readonly names: AddressNames;
+  readonly owners: AddressOwners;
+  readonly surroundings: Surroundings;
+};
+
+const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
+const quoted = (text: string | null | undefined): string =>
+  text === null || text === undefined ? 'null' : `"${text}"`;
+const REASONS = partsBy(DROP_REASON, 'drop_reason');
+const END_REASONS = partsBy(DROP_REASON, 'reason');
+const STATES = partsBy(FLOW_STATE, 'state');
+const VERDICTS = Array.from({ length: 8 }, (_, number) => `,"verdict":${quoted(VERDICT_NAMES[number])}`);
+const PASSES = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"allow",`));
+const ENDS_HERE = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"deny",`));
+const part = {
+  flow: bytesOf('{"type":"flow","time":"'),
+  flowEnd: bytesOf('{"type":"flow_end","time":"'),
+  verdict: bytesOf('{"type":"verdict","time":"'),
+  source: bytesOf('","src":"'),
+  sourcePort: bytesOf('","src_port":'),
+  destination: bytesOf(',"dst":"'),
+  destinationPort: bytesOf('","dst_port":'),
+  protocol: bytesOf(',"proto":'),
+  icmpId: bytesOf(',"icmp_id":'),
+  unnamed: bytesOf(',"src_names":[],"dst_names":[]'),
+  sourceNames: bytesOf(',"src_names":'),
+  destinationNames: bytesOf(',"dst_names":'),
+  generation: bytesOf(',"generation":'),
+  nowhere: bytesOf(',"interface":null'),
+  foreign: bytesOf(',"foreign":true,"translation":'),
+  judged: bytesOf(',"foreign":false,"translation":'),
+  cut: bytesOf(',"reason":"cut"'),
+  foreignEnd: bytesOf(',"foreign":true,"opened":"'),
+  judgedEnd: bytesOf(',"foreign":false,"opened":"'),
+  packetsForward: bytesOf('","packets":{"forward":'),
+  reply: bytesOf(',"reply":'),
+  bytesForward: bytesOf('},"bytes":{"forward":'),
+  end: bytesOf('}}'),
+  icmpType: bytesOf(',"icmp_type":'),
+  icmpCode: bytesOf(',"icmp_code":'),
+  tcpFlags: bytesOf(',"tcp_flags":'),
+  length: bytesOf(',"length":'),
+  packets: bytesOf(',"packets":'),
+  incoming: bytesOf(',"outgoing":false,"translation":'),
+  outgoing: bytesOf(',"outgoing":true,"translation":'),
+  untranslated: bytesOf('null}'),
+  wireDestination: bytesOf('{"dst":"'),
+  wirePort: bytesOf('","dst_port":'),
+  nothing: bytesOf('null'),
+} as const;
+const QUERY_TYPES: Readonly<Record<number, string>> = {
+  1: 'A',
+  2: 'NS',
+  5: 'CNAME',
+  6: 'SOA',
+  12: 'PTR',
+  15: 'MX',
+  16: 'TXT',
+  28: 'AAAA',
+  33: 'SRV',
+  64: 'SVCB',
+  65: 'HTTPS',
+  255: 'ANY',
+};
+
+/**
+ * One event record of a batch. `at`: index of the record's first word in `batch.words`. `kind`: the word at
+ * `AT.kind`. `ipv6`: the addresses if the record reports an IPv6 packet.
+ */
+type EventRecord = {
+  readonly batch: EventBatch;
+  readonly at: number;
+  readonly kind: number;
+  readonly ipv6: Ipv6Ends | null;
+};
+
+/** Encodes wiretap messages (D32). Each message is one JSON object. */
+export class MessageWriter {
+  readonly #known: MessageSurroundings;
+  /** The fields of each decider as encoded text. */
+  readonly #encodedDeciders = new WeakMap<NamedDecider, Uint8Array>();
+  readonly #interfaces = new Map<string, Uint8Array>();
+  readonly #seen = new TimeText();
+  readonly #opened = new TimeText();
+
+  constructor(known: MessageSurroundings) {
+    this.#known = known;
+  }
+
+  record(out: ByteWriter, batch: EventBatch, index: number): void {
+    const { words } = batch;
+    const at = startOf(index);
+    const kind = u32At(words, at + AT.kind);
+    const type = kind & 0xff;
+    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended)
+      this.#flow(out, { batch, at, kind, ipv6: null });
+    else this.#verdict(out, { batch, at, kind, ipv6: batch.ipv6(index) });
+  }
+
+  lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
+    const { ruleNameResolver, owners } = this.#known;
+    const owner = owners.of(source, lastMs);
+    const verdict = verdictOf(word) ?? null;
+    const action = verdict === 'deny' ? 'deny' : 'allow';
+    const time = new Date(Math.floor(lastMs)).toISOString();
+    out.text(
+      `{"type":"dns","time":"${time}","src":"${formatAddress(source)}",${owner === null ? '' : `"src_owner":${JSON.stringify(owner)},`}"hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
+    );
+    out.put(this.#decider(ruleNameResolver.ofWord(generation, word)));
+    out.text(`,"generation":${generation},"count":${count}}`);
+  }
+
+  connection(out: ByteWriter, seen: SeenConnection): void {
+    out.text(connectionMessage(seen, this.#known));
+  }
+
+  #flow(out: ByteWriter, record: EventRecord): void {
+    const { batch, at, kind } = record;
+    const { words } = batch;
+    const details = u32At(words, at + AT.details);
+    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
+    const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
+    const endReason = (kind >>> 16) & 0xff;
+    const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
+    this.#common(out, record, isEnd ? part.flowEnd : part.flow, outcomes);
+    out.put(itemAt(STATES, (details >>> 16) & 0xff));
+    if (!isEnd) {
+      out.put(isForeign ? part.foreign : part.judged);
+      this.#translation(out, record);
+      return;
+    }
+    const isCut = ((details >>> 24) & EVENT_FLAG.cut) !== 0;
+    out.put(isCut ? part.cut : itemAt(END_REASONS, endReason));
+    out.put(isForeign ? part.foreignEnd : part.judgedEnd);
+    out.put(this.#opened.of(batch.unixMs(wide(words, at + AT.opened))));
+    out.put(part.packetsForward);
+    out.number(wide(words, at + AT.packets));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.packets + 2));
+    out.put(part.bytesForward);
+    out.number(wide(words, at + AT.bytes));
+    out.put(part.reply);
+    out.number(wide(words, at + AT.bytes + 2));
+    out.put(part.end);
+  }
+
+  #verdict(out: ByteWriter, record: EventRecord): void {
+    const { batch, at, kind, ipv6 } = record;
+    const { words } = batch;
+    const details = u32At(words, at + AT.details);
+    const protocol = kind >>> 24;
+    const isIcmp = protocol === IPPROTO.icmp;
+    this.#common(out, record, part.verdict, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE);
+    out.put(itemAt(REASONS, (kind >>> 16) & 0xff));
+    out.put(part.icmpType);
+    numberOr(out, isIcmp, details & 0xff);
+    out.put(part.icmpCode);
+    numberOr(out, isIcmp, (details >>> 8) & 0xff);
+    out.put(part.tcpFlags);
+    numberOr(out, protocol === IPPROTO.tcp, (details >>> 16) & 0xff);
+    out.put(part.length);
+    out.number(u32At(words, at + AT.length));
+    out.put(part.packets);
+    out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
+    out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
+    this.#translation(out, record);
+  }
+
+  /** Writes the destination before DNAT, if this node translated it, and the end of the message. */
+  #translation(out: ByteWriter, { batch, at, kind }: EventRecord): void {
+    const { words } = batch;
+    const isTranslated = ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.translated) !== 0;
+    if (!isTranslated) {
+      out.put(part.untranslated);
+      return;
+    }
+    out.put(part.wireDestination);
+    out.address(u32At(words, at + AT.packets + 2));
+    out.put(part.wirePort);
+    numberOr(out, HAS_PORTS.has(kind >>> 24), u32At(words, at + AT.bytes + 2));
+    out.put(part.end);
+  }
+
+  /**
+   * Writes the fields that messages about flows and about verdicts share. `outcomes`: for each verdict
+   * number, the JSON text of the verdict and of the effective action.
+   */
+  #common(
+    out: ByteWriter,
+    { batch, at, kind, ipv6 }: EventRecord,
+    type: Uint8Array,
+    outcomes: readonly Uint8Array[],
+  ): void {
+    const { words } = batch;
+    const { ruleNameResolver } = this.#known;
+    const source = u32At(words, at + AT.source);
+    const destination = u32At(words, at + AT.destination);
+    const ports = u32At(words, at + AT.ports);
+    const protocol = kind >>> 24;
+    const hasPorts = HAS_PORTS.has(protocol);
+    out.put(type);
+    out.put(this.#seen.of(batch.unixMs(wide(words, at + AT.timeLow))));
+    out.put(part.source);
+    if (ipv6 === null) out.address(source);
+    else out.text(ipv6.source);
+    out.put(part.sourcePort);
+    numberOr(out, hasPorts, ports & 0xffff);
+    out.put(part.destination);
+    if (ipv6 === null) out.address(destination);
+    else out.text(ipv6.destination);
+    out.put(part.destinationPort);
+    numberOr(out, hasPorts, ports >>> 16);
+    out.put(part.protocol);
+    out.number(protocol);
+    out.put(part.icmpId);
+    numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
+    this.#names(out, source, destination);
+    if (ipv6 === null && !this.#known.owners.isEmpty) this.#owners(out, { batch, at, kind, ipv6 });
+    out.put(itemAt(outcomes, (kind >>> 8) & 7));
+    out.put(this.#decider(ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck))));
+    out.put(part.generation);
+    const generation = ruleNameResolver.generationOf(u32At(words, at + AT.epoch));
+    numberOr(out, generation !== null, generation ?? 0);
+    out.put(this.#interface(u32At(words, at + AT.ifindex)));
+  }
+
+  #names(out: ByteWriter, source: number, destination: number): void {
+    const { names } = this.#known;
+    const [ofSource, ofDestination] = [names.of(source), names.of(destination)];
+    if (ofSource.length + ofDestination.length === 0) {
+      out.put(part.unnamed);
+      return;
+    }
+    out.put(part.sourceNames);
+    out.text(JSON.stringify(ofSource));
+    out.put(part.destinationNames);
+    out.text(JSON.stringify(ofDestination));
+  }
+
+  /**
+   * Writes the owners of both addresses. If the flow has ended, writes the owners at the begin of the flow.
+   */
+  #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
+    const { owners } = this.#known;
+    const { words } = batch;
+    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
+    const atMs = batch.unixMs(wide(words, at + (isEnd ? AT.opened : AT.timeLow)));
+    const source = owners.of(u32At(words, at + AT.source), atMs);
+    const destination = owners.of(u32At(words, at + AT.destination), atMs);
+    if (source !== null || destination !== null)
+      out.text(`,${JSON.stringify(shownOwners(source, destination)).slice(1, -1)}`);
+  }
+
+  #interface(ifindex: number): Uint8Array {
+    const name = this.#known.surroundings.interfaces.get(ifindex);
+    if (name === undefined) return part.nowhere;
+    const known = this.#interfaces.get(name);
+    if (known !== undefined) return known;
+    const written = bytesOf(`,"interface":${JSON.stringify(name)}`);
+    this.#interfaces.set(name, written);
+    return written;
+  }
+
+  #decider(decider: NamedDecider): Uint8Array {
+    const known = this.#encodedDeciders.get(decider);
+    if (known !== undefined) return known;
+    const { policyId, sourceGroup, rule, decidedBy } = decider;
+    const written = bytesOf(
+      `"source_group":${JSON.stringify(sourceGroup)},"rule":${JSON.stringify(rule)},"decided_by":${JSON.stringify(decidedBy)},"policy_id":${JSON.stringify(policyId)}`,
+    );
+    this.#encodedDeciders.set(decider, written);
+    return written;
+  }
+}
+
+/**
+ * Formats a time as ISO 8601 text. Consecutive events often have the same millisecond; in this case, the
+ * object returns its last text again.
+ */
+class TimeText {
+  #ms = Number.NaN;
+  #text = bytesOf('');
+
+  of(unixMs: number): Uint8Array {
+    const ms = Math.floor(unixMs);
+    if (ms !== this.#ms) {
+      this.#ms = ms;
+      this.#text = bytesOf(new Date(ms).toISOString());
+    }
+    return this.#text;
+  }
+}
+
+function numberOr(out: ByteWriter, is: boolean, value: number): void {
+  if (is) out.number(value);
+  else out.put(part.nothing);
+}
+
+/**
+ * For each number, returns the encoded JSON text `,"field":"name"`. The value is `null` for 0 and for numbers
+ * without a name.
+ */
+function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
+  const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
+  for (const [name, number] of Object.entries(numbers))
+    if (number > 0) parts[number] = bytesOf(`,"${field}":"${name}"`);
+  return parts;
+}
