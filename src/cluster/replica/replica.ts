@@ -37,7 +37,7 @@ import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvPut } from '#store/store-types.js';
 import type { ReplicaStore } from './replica-store.js';
 import { type ReplicaPorts, RevisionHistory } from './revision-history.js';
-import { headIn, metaIn, requireSuccessor } from './succession.js';
+import { headIn, metaIn, READ, requireSuccessor } from './succession.js';
 
 const KEPT = NODE_RECORDS.replica.prefix;
 const HEAD = RECORDS.head.prefix;
@@ -48,7 +48,6 @@ const POLICY = RECORDS.policy.prefix;
  * was restored from a backup, because etcd accepts a watch from a future revision and sends nothing.
  */
 const REREAD_MS = 30_000;
-const READ = { withinMs: 5_000 };
 /**
  * The time in milliseconds before bodies of uncommitted writes are first removed from the local store, and
  * the interval after it.

@@ -6,9 +6,8 @@ import { intactValues } from '#store/records/intact-values.js';
 import { RECORDS } from '#store/records/records.js';
 import type { KvOperation } from '#store/store-types.js';
 import type { ReplicaStore } from './replica-store.js';
-import type { SuccessionPorts } from './succession.js';
+import { READ, type SuccessionPorts } from './succession.js';
 
-const READ = { withinMs: 5_000 };
 /** The number of attempts to read the old revisions of policies if a part of them is missing. */
 const ATTEMPTS = 3;
 /** etcd accepts at most 128 operations in a transaction. */

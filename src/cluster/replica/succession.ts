@@ -11,7 +11,8 @@ import type { KvStore } from '#store/store-types.js';
 const HEAD = RECORDS.head.prefix;
 /** The format of a commit id. */
 const COMMIT_ID = /^[0-9a-f-]{36}$/;
-const READ = { withinMs: 5_000 };
+/** The time limit of a read of the replica from etcd. */
+export const READ = { withinMs: 5_000 };
 
 /** The cluster that a replica is a copy of, and the place up to which it is one. */
 export type Origin = {
