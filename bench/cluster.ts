@@ -78,7 +78,7 @@ async function written(node: ClusterNode | undefined, block: number): Promise<re
   for (let write = 0; write < WRITES_OF_BLOCK; write++) {
     const began = performance.now();
     const reply = await node?.request('PUT', PATH, policyOf(`10.0.${block}.${write}`));
-    if (reply?.status !== 200) throw new Error(`PUT: ${reply?.status} ${reply?.text}`);
+    if (reply?.status !== 200) throw new Error(`PUT ${PATH}: ${reply?.status} ${reply?.text}`);
     times.push(performance.now() - began);
   }
   return times;

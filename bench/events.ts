@@ -66,7 +66,8 @@ async function run(): Promise<readonly Row[]> {
       );
     }
     reader.close();
-    if (records !== ROUNDS * PACKETS) throw new Error(`${records} records were read of ${ROUNDS * PACKETS}`);
+    if (records !== ROUNDS * PACKETS)
+      throw new Error(`read ${records} of ${ROUNDS * PACKETS} records from the ring buffer`);
     const perSecond = (times: readonly number[]): number => PACKETS / (median(times) / 1_000) / 1e6;
     const perPacket = (times: readonly number[]): number => (median(times) * 1e6) / PACKETS;
     return [

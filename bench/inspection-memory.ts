@@ -49,7 +49,7 @@ async function largeBody({ topology, hostsFile }: Site, { pid }: NodeProcess): P
   );
   clearInterval(sampling);
   const [bytes = 0, seconds = 1] = stdout.split(' ').map(Number);
-  if (bytes !== LARGE_BYTES) throw new Error(`of ${LARGE_BYTES} bytes ${bytes} came`);
+  if (bytes !== LARGE_BYTES) throw new Error(`the client received ${bytes} of ${LARGE_BYTES} bytes`);
   return [
     { what: 'a body of 10 GiB: growth of the resident memory', value: most - before, unit: 'MiB', atMost: LARGE_MIB },
     { what: 'a body of 10 GiB: throughput', value: bytes / seconds / 2 ** 20, unit: 'MiB/s' },
@@ -62,7 +62,7 @@ async function idleConnections({ topology }: Site, { pid }: NodeProcess): Promis
   const client = topology.client.start(process.execPath, [program, String(IDLE_CONNECTIONS)]);
   client.stderr?.on('data', (chunk: Buffer) => console.error(chunk.toString()));
   const held = Number(await firstLine(client));
-  if (held !== IDLE_CONNECTIONS) throw new Error(`of ${IDLE_CONNECTIONS} connections ${held} stand`);
+  if (held !== IDLE_CONNECTIONS) throw new Error(`${held} of ${IDLE_CONNECTIONS} connections are established`);
   await new Promise((resolve) => setTimeout(resolve, SETTLE_MS));
   const after = residentMiB(pid);
   client.kill('SIGKILL');

@@ -98,7 +98,8 @@ async function compare(
       const pids = proxy.pids();
       const before = processorTimeUs(pids);
       const load = await run(proxy);
-      if (load.failed > 0 && proxy.name === 'weir') throw new Error(`${load.failed} requests failed`);
+      if (load.failed > 0 && proxy.name === 'weir')
+        throw new Error(`${load.failed} HTTPS requests through Weir failed`);
       const taken = processorTimeUs(pids) - before;
       found.get(proxy.name)?.push({
         perSecond: load.perSecond,

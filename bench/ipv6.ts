@@ -109,7 +109,7 @@ function verify(
     for (const place of [0, 1]) sum += expected(Array.from({ length: each }, next), place);
   const { checksum } = program.run({ ...request, count: CHECKED });
   if (checksum !== BigInt(sum))
-    throw new Error(`kind ${request.kind}: the sum of all values is ${checksum}, not ${sum}`);
+    throw new Error(`lookups of kind ${request.kind}: the checksum of the results is ${checksum}, expected ${sum}`);
 }
 
 /** Returns `count` random boundaries in ascending order, of which the first is 0, as 32-bit numbers. */
@@ -194,7 +194,7 @@ function flowRows(flows: number): Row[] {
     const place = { flows, setMask: (2 * flows) / 8 - 1 };
     for (const kind of [KIND.fill32, KIND.fill128]) {
       const { missed } = program.run({ ...place, kind, count: flows });
-      if (missed > flows / 1_000) throw new Error(`${missed} of ${flows} flows had no room`);
+      if (missed > flows / 1_000) throw new Error(`${missed} of ${flows} flows did not fit into the flow table`);
     }
     const [keys32 = 0, find32 = 0, keys128 = 0, find128 = 0] = least(
       program,

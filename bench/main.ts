@@ -63,13 +63,13 @@ const benches = [
 const wanted = process.argv.slice(2);
 const unknown = wanted.filter((name) => !benches.some((bench) => bench.name === name));
 if (unknown.length > 0) {
-  console.error(`unknown: ${unknown.join(', ')}; there are ${benches.map((bench) => bench.name).join(', ')}`);
+  console.error(`unknown benchmarks: ${unknown.join(', ')}; known: ${benches.map((bench) => bench.name).join(', ')}`);
   process.exit(2);
 }
 // If the sysctl `kernel.bpf_stats_enabled` is on, the kernel measures each run of a BPF program. This
 // measurement makes the programs slower and would distort the results.
 if (readFileSync('/proc/sys/kernel/bpf_stats_enabled', 'utf8').trim() !== '0') {
-  console.error('kernel.bpf_stats_enabled is on, and makes programs slower: switch it off first');
+  console.error('the sysctl kernel.bpf_stats_enabled is on, which makes BPF programs slower: switch it off first');
   process.exit(2);
 }
 const machine = {

@@ -176,7 +176,8 @@ function openingRows(): Row[] {
         icmpCode: 0,
       };
       const action = run.run(writeFrame(frame, packet, { tcpFlags: TCP.syn }));
-      if (action !== PASSED) throw new Error(`the program returned ${action} for an allowed packet`);
+      if (action !== PASSED)
+        throw new Error(`the BPF program returned ${action} for an allowed packet, expected ${PASSED}`);
       if (at >= OPENED / 4) total += run.durationNs;
     }
     return total / (OPENED - OPENED / 4);

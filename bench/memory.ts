@@ -70,7 +70,7 @@ function rowsOf(label: string, pid: number, atMost?: number): readonly Row[] {
 
 async function write(node: NodeProcess, rules: number, seed: number, port = 80): Promise<void> {
   const reply = await node.request('PUT', '/api/v1/policy', manyRules(rules, 10, port, seed));
-  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
 }
 
 async function withNode(

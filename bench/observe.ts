@@ -62,7 +62,7 @@ class Scene {
     const rules = [{ id: 'any', action: 'allow', match: { proto: 'udp' } }];
     const source_groups = [{ ...group, rules }];
     const reply = await process.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups });
-    if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+    if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
     await process.ready();
     return new Scene(topology, process);
   }
@@ -107,7 +107,7 @@ class Readers {
   readonly #lines: AsyncIterator<string>;
 
   private constructor(readonly child: ChildProcess) {
-    if (child.stdout === null) throw new Error('readers have no output');
+    if (child.stdout === null) throw new Error('the process of the wiretap readers has no stdout');
     this.#lines = createInterface(child.stdout)[Symbol.asyncIterator]();
     child.stderr?.pipe(process.stderr);
   }
@@ -165,7 +165,7 @@ async function oneReader(scene: Scene, rate: number): Promise<{ read: Read; coun
   const [read] = await readers.settled();
   const counted = difference(await scene.counted(), before);
   readers.end();
-  if (read === undefined) throw new Error('there is no reader');
+  if (read === undefined) throw new Error('no wiretap reader is connected');
   return { read, counted };
 }
 

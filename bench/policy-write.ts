@@ -114,7 +114,7 @@ async function memoryOf(rig: NodeRig): Promise<Memory> {
     }),
   );
   const [node] = found.sort((a, b) => b.peakMiB - a.peakMiB);
-  if (node === undefined) throw new Error('the node is not running');
+  if (node === undefined) throw new Error('no process of the node was found');
   return { ...node, kernelMapsMiB: mapBytes(node.pid) / 2 ** 20 };
 }
 
@@ -134,13 +134,13 @@ async function writes(rig: NodeRig, path: string, bodies: readonly string[], rou
     const started = performance.now();
     const reply = await rig.node.request('PUT', path, bodies[round % 2] ?? '');
     times.push(performance.now() - started);
-    if (reply.status > 201) throw new Error(`PUT: ${reply.status} ${reply.text.slice(0, 400)}`);
+    if (reply.status > 201) throw new Error(`PUT ${path}: ${reply.status} ${reply.text.slice(0, 400)}`);
     // Check that the new policy is in force: the client gets a reply only from the port that the policy
     // allows.
     const seen = [await rig.udp(80), await rig.udp(81)];
     const expected = round % 2 === 0 ? ['pong 1', 'silent 1'] : ['silent 1', 'pong 1'];
     if (seen.join() !== expected.join())
-      throw new Error(`round ${round}: ${seen.join()} instead of ${expected.join()}`);
+      throw new Error(`round ${round}: ports 80 and 81 answered "${seen.join()}", expected "${expected.join()}"`);
   }
   return times;
 }

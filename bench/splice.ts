@@ -69,7 +69,7 @@ async function startWeir(topology: Topology): Promise<NodeProcess> {
   ];
   const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
   const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
-  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
   await node.ready();
   return node;
 }

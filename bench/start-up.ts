@@ -42,7 +42,7 @@ async function measured(label: string, options: NodeOptions, atMost: number): Pr
       await node.ready({ except: ['policy_ready'] });
       const first = performance.now() - began;
       const reply = await node.request('PUT', '/api/v1/policy', POLICY);
-      if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+      if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
       const restarts: number[] = [];
       for (let round = 0; round < RESTARTS; round++) {
         await node.end('SIGTERM');

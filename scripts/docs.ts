@@ -14,7 +14,8 @@ import { errorsPage } from './pages/errors-page.js';
 import { metricsPage } from './pages/metrics-page.js';
 import { policyPage } from './pages/policy-page.js';
 
-const unread = () => Promise.reject(new Error('nothing is scraped for a page'));
+const unread = () =>
+  Promise.reject(new Error('the generator of docs/metrics.md read a value; it needs only names and help texts'));
 const metrics = createMetrics({ version: '', stats: unread, readiness: () => ({ ready: false, checks: [] }) });
 const read = (file: string) => readFileSync(new URL(`../${file}`, import.meta.url), 'utf8');
 const pages = {

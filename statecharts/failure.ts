@@ -17,6 +17,6 @@ export function codeOf(failure: unknown): string | null {
  */
 export function notProvided(name: string): () => never {
   return () => {
-    throw new Error(`actor "${name}" was not provided`);
+    throw new Error(`the statechart has no implementation of its actor "${name}"`);
   };
 }

@@ -95,7 +95,7 @@ type InContext = { readonly context: FollowContext };
 type Failed = { readonly event: { readonly error: unknown } };
 
 function present<T>(value: T | null): T {
-  if (value === null) throw new Error('a policy to follow was not compiled');
+  if (value === null) throw new Error('apply a policy of another node: it was not compiled');
   return value;
 }
 

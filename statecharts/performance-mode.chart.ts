@@ -85,7 +85,8 @@ const answered = (
 });
 
 function present<T>(value: T | null | undefined): T {
-  if (value === undefined || value === null) throw new Error('a write or a change of the performance mode is missing');
+  if (value === undefined || value === null)
+    throw new Error('change the performance mode: the queued write or its result is missing');
   return value;
 }
 

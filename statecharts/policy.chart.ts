@@ -423,6 +423,6 @@ function selectorsIn([first, ...others]: readonly Selector[]): string {
 }
 
 function present<T>(value: T | null): T {
-  if (value === null) throw new Error('the current write is missing');
+  if (value === null) throw new Error('the policy actor has no current write');
   return value;
 }

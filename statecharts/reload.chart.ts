@@ -70,7 +70,8 @@ const reload = setup({
 });
 
 function present<T>(value: T | null | undefined): T {
-  if (value === undefined || value === null) throw new Error('a reload lacks its request or its plan');
+  if (value === undefined || value === null)
+    throw new Error('reload the configuration: the request or the plan is missing');
   return value;
 }
 const nextPart = ({ plan, changed }: ReloadContext): ReloadPart => present(plan?.parts[changed.length]);

@@ -221,7 +221,7 @@ const compiledPolicyOf = ({ prepared }: WriteContext) => present(prepared?.compi
 const generationOf = ({ context }: InContext) => ({ generation: present(context.prepared).change.generation });
 
 function present<T>(value: T | null | undefined): T {
-  if (value == null) throw new Error('a write in progress has no prepared change');
+  if (value == null) throw new Error('write a policy: the change was not prepared before');
   return value;
 }
 

@@ -34,7 +34,7 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
       return { kv: cluster.kv, store: cluster.store, commits: cluster.commits, seals: false };
     },
   );
-  if (cluster === null) throw new Error('the store opened no cluster');
+  if (cluster === null) throw new Error('the store was opened, but it did not create its cluster client');
   const writer = await SimulatedNode.create('writer', etcd.options);
   const thread = createPolicyThread();
   try {
@@ -52,7 +52,8 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
     }
     const { applied, followed } = await caughtUp(cluster, store);
     const generation = await store.policies.generation();
-    if (generation !== (await writer.store.policies.generation())) throw new Error('the node is not equal to etcd');
+    if (generation !== (await writer.store.policies.generation()))
+      throw new Error('the node has caught up, but its generation differs from that of the writer');
     const compile = await compiled(thread, store);
     return [
       { what: `away for ${WRITES} writes: until the newest policy is read`, value: applied, unit: 'ms', atMost: 1_000 },
@@ -91,7 +92,7 @@ async function compiled(thread: PolicyThread, store: Store): Promise<number> {
   await thread.begin();
   const began = performance.now();
   const stored = await store.policies.active();
-  if (stored === null) throw new Error('no policy is active');
+  if (stored === null) throw new Error('the store has no active policy to compile');
   const result = await thread.perform({
     kind: 'prepare',
     text: storedText(stored),
@@ -100,6 +101,7 @@ async function compiled(thread: PolicyThread, store: Store): Promise<number> {
     compile: true,
     key: etagOf(stored.record),
   });
-  if (result.kind !== 'prepared') throw new Error(`the policy does not compile: ${result.kind}`);
+  if (result.kind !== 'prepared')
+    throw new Error(`compile the active policy: the policy thread returned "${result.kind}"`);
   return performance.now() - began;
 }

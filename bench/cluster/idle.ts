@@ -31,7 +31,7 @@ export async function idle(etcd: EtcdCluster): Promise<Row[]> {
     await Promise.all([...nodes, alone].map((node) => node.passes('dataplane_running')));
     for (const node of [nodes[0], alone]) {
       const reply = await node?.request('PUT', '/api/v1/policy', POLICY);
-      if (reply?.status !== 200) throw new Error(`PUT: ${reply?.status} ${reply?.text}`);
+      if (reply?.status !== 200) throw new Error(`PUT /api/v1/policy: ${reply?.status} ${reply?.text}`);
     }
     await pause(REST_MS);
     const times = (): number[] => [alone, ...nodes].map(({ pid }) => processorTimeUs([pid]));

@@ -41,7 +41,8 @@ for (let node = 0; node < count; node++) {
         });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('the server has no port');
+  if (address === null || typeof address === 'string')
+    throw new Error('the HTTPS server does not listen on a TCP port');
   nodes.push({ address: `127.0.0.1:${address.port}`, certificate: fingerprintOf(identity.cert) });
 }
 process.stdout.write(`${JSON.stringify(nodes)}\n`);

@@ -117,7 +117,9 @@ async function written(writer: SimulatedNode, nodes: readonly SimulatedNode[], r
   const body = Buffer.from(JSON.stringify({ default_policy: 'deny', source_groups: [], round }));
   const rehearsal = await writer.write((record: PolicyRecord): PolicyPut => ({ record, body }));
   if (rehearsal === null || rehearsal.members !== NODES || rehearsal.behind.length > 0)
-    throw new Error(`the rehearsal had ${rehearsal?.members} members, and ${rehearsal?.behind.length} are behind`);
+    throw new Error(
+      `${rehearsal?.members} of ${NODES} members took part in the rehearsal, ${rehearsal?.behind.length} did not stage the policy in time`,
+    );
   const generation = await writer.store.policies.generation();
   await Promise.all(nodes.map((node) => node.reaches(generation)));
   const times = nodes.map(({ flips }) => flips.get(generation) ?? Number.NaN);

@@ -39,7 +39,7 @@ async function run(): Promise<readonly Row[]> {
       const before = performance.now();
       const expiresAtNs = process.hrtime.bigint() + lifeNs;
       const { refused } = await datapath.grant([{ pattern: pattern.text, addresses, expiresAtNs }]);
-      if (refused > 0) throw new Error(`${refused} addresses were not learned`);
+      if (refused > 0) throw new Error(`the datapath refused grants for ${refused} of ${count} addresses`);
       return performance.now() - before;
     };
     let learningMs = 0;
@@ -51,7 +51,7 @@ async function run(): Promise<readonly Row[]> {
     const before = performance.now();
     const { adopted } = await datapath.open();
     const restartMs = performance.now() - before;
-    if (!adopted) throw new Error('what was in force was not found');
+    if (!adopted) throw new Error('the datapath did not adopt the policy program in the kernel after its restart');
     const kept = (await datapath.stats()).maps.grants?.entries ?? 0;
     // Learn an address whose grant expires after 2 s, so that the sweep over the million grants finds an
     // expired grant. Meanwhile learn one address 2,000 times: the p99 shows how long the sweep delays

@@ -58,7 +58,7 @@ export async function putRules(node: NodeProcess, names: readonly string[] | nul
   }));
   const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
   const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
-  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
 }
 
 /** Starts a Weir node whose policy has one rule for each name. */
@@ -189,6 +189,6 @@ async function answers({ client, server }: Topology, address: string, port: numb
       'n1.example.com',
     );
     if (stdout.includes('status: NOERROR')) return;
-    if (performance.now() > deadline) throw new Error(`nobody answers on ${address}:${port}\n${stdout}`);
+    if (performance.now() > deadline) throw new Error(`no DNS server answers on ${address}:${port}\n${stdout}`);
   }
 }

@@ -30,7 +30,7 @@ export async function attachWeir(
     dataplane: { interfaces: ['lan0', 'wan0'], pin_path: rig.topology.pinPath, pickup: '0s', ...settings },
   };
   const { dataplane } = parseConfig(JSON.stringify(config), 'bench', {}).config;
-  if (dataplane === null) throw new Error('the configuration has no dataplane');
+  if (dataplane === null) throw new Error('the configuration has no dataplane section');
   const datapath = openDatapath(dataplane);
   // Open the datapath in the node's network namespace: this call starts the datapath thread, which stays in
   // the namespace of its creator.
@@ -41,11 +41,12 @@ export async function attachWeir(
   const { forwarding } = await datapath.stats();
   const deadline = performance.now() + COPY_MS;
   while (!(await datapath.stats()).routesCopied) {
-    if (performance.now() > deadline) throw new Error(`no copy of the routes after ${COPY_MS} ms`);
+    if (performance.now() > deadline)
+      throw new Error(`the datapath has not copied the routes of the kernel after ${COPY_MS} ms`);
     await setTimeout(LOOK_MS);
   }
   if (dataplane.forwarding === 'auto' && forwarding.way !== 'direct')
-    throw new Error(`by the stack: ${forwarding.reason}`);
+    throw new Error(`the network stack forwards the packets, and not the datapath: ${forwarding.reason}`);
   return {
     detach: async () => {
       await datapath.close();

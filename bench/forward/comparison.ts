@@ -71,6 +71,6 @@ export class Comparison {
 export function quantile(values: readonly number[], part: number): number {
   const sorted = [...values].sort((a, b) => a - b);
   const found = sorted[Math.floor(part * (sorted.length - 1))];
-  if (found === undefined) throw new RangeError('nothing was measured');
+  if (found === undefined) throw new RangeError('compute a quantile: there are no values');
   return found;
 }

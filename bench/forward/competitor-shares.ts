@@ -109,7 +109,7 @@ function besideTracking(permits: Permits, flowCount: number, settings = {}): Pro
     try {
       establish(pair.plain, flows);
       const loaded = load(pair.filtered.topology, NFT, competitors.chainOfGroup.text(permits, true));
-      if (loaded === undefined) throw new Error('nft took more than 20 s over the rules');
+      if (loaded === undefined) throw new Error('nft did not load the rules within 20 s');
       establish(pair.filtered, flows);
       return 1 / (await pair.share());
     } finally {

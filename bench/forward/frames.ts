@@ -94,7 +94,8 @@ export class Frames {
   }
 
   use(flows: readonly FiveTuple[]): void {
-    if (flows.length > this.#capacity) throw new RangeError(`${flows.length} flows, and room for ${this.#capacity}`);
+    if (flows.length > this.#capacity)
+      throw new RangeError(`${flows.length} flows do not fit into a map of ${this.#capacity} entries`);
     const view = new DataView(this.#tuples.words.buffer);
     for (const [index, flow] of flows.entries()) {
       const at = index * TUPLE_WORDS * 4;
@@ -167,7 +168,7 @@ export class Frames {
     const context = new Uint8Array(SKB.size);
     new DataView(context.buffer).setUint32(SKB.ifindex, ifindex, true);
     const run = new TestRun(this.programFd('replay'), frame, context, undefined);
-    if (run.run(FRAME_BYTES, count) !== PASSED) throw new Error('the last packet of a replay did not pass');
+    if (run.run(FRAME_BYTES, count) !== PASSED) throw new Error('the BPF program dropped the last packet of a replay');
     return run.durationNs;
   }
 

@@ -42,7 +42,7 @@ function linkedPrograms(pinPath: string): Set<number> {
  */
 export function openIngress(pinPath: string): number {
   const id = [...linkedPrograms(pinPath)].find((program) => programInfo(program)?.name === 'weir_ingress');
-  if (id === undefined) throw new Error(`no link under ${pinPath} has weir_ingress`);
+  if (id === undefined) throw new Error(`no pinned BPF link under ${pinPath} has the program weir_ingress`);
   return check(`open program ${id}`, libbpf().bpf_prog_get_fd_by_id(id));
 }
 
@@ -59,7 +59,7 @@ export function runsOfPinned(pinPath: string): Runs {
     total.count += count;
     total.ns += ns;
   }
-  if (ids.size > 0) throw new Error(`this process did not load the programs ${[...ids].join(', ')}`);
+  if (ids.size > 0) throw new Error(`no descriptor of this process refers to the BPF programs ${[...ids].join(', ')}`);
   return total;
 }
 

@@ -142,7 +142,7 @@ export class ForwardRig {
     );
     const arrived = this.#arrived(from === 'client' ? 'server' : 'client', expected ?? 0);
     if (expected !== null && arrived !== expected) {
-      throw new Error(`${arrived} of ${count} frames from the ${from} arrived, and not ${expected}`);
+      throw new Error(`${arrived} of ${count} frames from the ${from} arrived, expected ${expected}`);
     }
     return ns;
   }

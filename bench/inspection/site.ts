@@ -92,6 +92,7 @@ export async function untilItAnswers(site: Site, port: number): Promise<void> {
   for (;;) {
     const { stdout } = await site.topology.client.run('curl', ...words, `https://${SERVER_NAME}:${port}/`);
     if (stdout === BODY) return;
-    if (performance.now() > deadline) throw new Error(`nobody answers at port ${port}: ${stdout}`);
+    if (performance.now() > deadline)
+      throw new Error(`the HTTPS server on port ${port} did not answer as expected: ${stdout}`);
   }
 }

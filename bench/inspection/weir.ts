@@ -17,7 +17,7 @@ export async function startWeir({ topology, rootFile }: Site, workers: number): 
   const rules = [{ id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [PORTS.direct], tls } }];
   const group = { id: 'clients', mode: 'enforce', sources: { ips: [ADDRESSES.client] }, rules };
   const reply = await node.request('PUT', '/api/v1/policy', { default_policy: 'deny', source_groups: [group] });
-  if (reply.status >= 300) throw new Error(`PUT: ${reply.status} ${reply.text}`);
+  if (reply.status >= 300) throw new Error(`PUT /api/v1/policy: ${reply.status} ${reply.text}`);
   await node.ready();
   return node;
 }

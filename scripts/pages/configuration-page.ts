@@ -78,7 +78,7 @@ function restartOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
 
 function aboutOf(schema: z.core.$ZodType): string {
   const { description } = metaOf(schema);
-  if (description === undefined) throw new Error('a key of the configuration has no description');
+  if (description === undefined) throw new Error('a configuration key has no description in its schema');
   return description;
 }
 

@@ -76,7 +76,8 @@ function licences(packages: readonly Package[]): string {
 function licenceOf({ name, version, license, folder }: Package): string {
   const inFolder = readdirSync(folder).filter(isLicence);
   const files = inFolder.length > 0 ? inFolder.map((file) => join(folder, file)) : TEXTS[name];
-  if (files === undefined) throw new Error(`${folder} has no text of its licence: add one to TEXTS`);
+  if (files === undefined)
+    throw new Error(`${folder} contains no licence file: add the path of its licence text to TEXTS`);
   const texts = files.map((file) => readFileSync(file, 'utf8').trim());
   return [`${name} ${version}`, `License: ${license ?? 'see the text'}`, ...texts].join('\n\n').concat('\n');
 }

@@ -25,7 +25,8 @@ const AUTHOR = 'weir';
 export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, health, now }: PendingChangePorts) {
   const decision = async ({ change, seenAt }: SeenChange, signal: AbortSignal): Promise<Decision> => {
     if (cluster !== null) return cluster.rollouts.decide(change, signal);
-    if (change.terms.kind === 'rollout') throw new Error('decide a pending change: a roll-out needs a cluster');
+    if (change.terms.kind === 'rollout')
+      throw new Error('decide a pending change: it is a roll-out in stages, and this node has no cluster');
     const withinMs = change.terms.within_ms;
     await pause(Math.max(0, seenAt + withinMs - performance.now()), undefined, { signal });
     return { outcome: 'revert', because: 'elapsed', reason: notConfirmed(withinMs) };

@@ -79,6 +79,6 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
 }
 
 function present<T>(settings: T | null): T {
-  if (settings === null) throw new Error('the node does not have this part');
+  if (settings === null) throw new Error('reload the configuration: the part to change is not configured on this node');
   return settings;
 }

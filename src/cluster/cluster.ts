@@ -342,7 +342,7 @@ export class Cluster {
     try {
       await this.#writeLock.confirm();
     } catch (failure) {
-      throw failureBeforeCommit('compare the policies with etcd', failure);
+      throw failureBeforeCommit('compare the policies of this node with etcd', failure);
     }
   }
 

@@ -345,7 +345,9 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
       owners: () => systemOf().owners.owners(),
       begun: () =>
         queueMicrotask(() => {
-          connect().catch((failure: unknown) => log.error({ err: failure }, 'read the granted names for the observer'));
+          connect().catch((failure: unknown) =>
+            log.error({ err: failure }, 'send the hostnames of granted addresses to the observer thread'),
+          );
         }),
     },
   );

@@ -163,7 +163,10 @@ export class Observer {
     if (thread === null) return;
     let timer: NodeJS.Timeout | undefined;
     const late = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new Error('findings were not stored in time')), CLOSE_MS);
+      timer = setTimeout(
+        () => reject(new Error(`the observer thread did not store its findings within ${CLOSE_MS / 1_000} s`)),
+        CLOSE_MS,
+      );
     });
     await Promise.race([thread.request('close', []), late]).catch((failure: Error) =>
       this.#events.trouble('observer_closed_late', failure.message),

@@ -168,7 +168,7 @@ async function explainDraft(
       return { ...refusal('invalid_policy', 'the draft is not valid'), problems };
     }
     case 'unknown':
-      throw new Error('the policy thread does not have the text of the draft');
+      throw new Error('explain with a draft policy: the policy thread does not have the text of the draft');
   }
 }
 

@@ -82,7 +82,9 @@ export class OffloadedConnection {
       return false;
     }
     if (!closeSilently(pair.server))
-      throw new Error('close two sockets without a FIN or RST: the kernel permitted it for only one of them');
+      throw new Error(
+        'close both sockets of a connection without a FIN or RST: the kernel permitted it for only one of them',
+      );
     const there = this.#find(this.#there);
     const back = this.#find(this.#back);
     const isOpen = table.setState(this.#there, SPLICE_STATE.joined) && table.setState(this.#back, SPLICE_STATE.joined);

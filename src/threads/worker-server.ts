@@ -43,7 +43,7 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
    * termination guard prevents the parent from terminating the thread; the constructor releases this guard.
    */
   constructor(name: string) {
-    if (parentPort === null) throw new Error(`${name} runs in a worker thread`);
+    if (parentPort === null) throw new Error(`${name} must run in a worker thread`);
     this.#port = parentPort;
     terminationPoint();
   }

@@ -151,7 +151,7 @@ describe('missing capabilities', () => {
     node = await startNode(topology, leastPrivileges());
     await expect
       .poll(() => detailOf('dataplane_running'), { timeout: 15_000 })
-      .toMatch(/maps-1 is of a build of Weir that this build cannot take over, .*: run weir dataplane detach/);
+      .toMatch(/maps-1 belongs to a build of Weir that this build cannot take over; .*: run weir dataplane detach/);
   });
 
   test('readiness names the missing CAP_NET_BIND_SERVICE, which the DNS proxy needs to listen on a port below 1024', async () => {

@@ -89,7 +89,7 @@ export function conditionOf(name: CheckName, snapshot: PartSnapshot | undefined,
   );
   const condition = conditionNameOf(name, snapshot);
   if (description === undefined || condition === undefined)
-    throw new Error(`the statechart of ${name} has no state for this check`);
+    throw new Error(`read the readiness check ${name}: no state of the statechart describes it`);
   const [path, meta] = description as [string, ReadinessMeta];
   const ok = condition === 'ready' || condition === 'disabled';
   const { trouble, notices } = snapshot.context;

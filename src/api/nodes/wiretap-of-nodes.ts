@@ -157,6 +157,6 @@ function named(frame: string, node: string): string {
 
 function messageOf(value: unknown): { readonly type?: unknown; readonly reason?: unknown } {
   if (typeof value !== 'object' || value === null)
-    throw new Error('read the wiretap stream of a node: a frame is not a message');
+    throw new Error('read the wiretap stream of a node: a frame contains no JSON object');
   return value;
 }

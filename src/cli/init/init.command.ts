@@ -127,7 +127,7 @@ const INTERFACE_NAME = /^[^\s/:]{1,127}$/;
 function listed(text: string): string[] {
   const names = text.split(',').map((name) => name.trim());
   if (!names.every((name) => INTERFACE_NAME.test(name)))
-    throw new InvalidArgumentError('It must be names of interfaces, separated by commas.');
+    throw new InvalidArgumentError('It must be a list of interface names, separated by commas.');
   return names;
 }
 

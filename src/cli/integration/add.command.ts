@@ -166,7 +166,9 @@ async function store(
 
 function namespace(text: string): string {
   if (text === DAEMONSET_NAMESPACE)
-    throw new InvalidArgumentError('`kubectl delete -k` of the DaemonSet removes this namespace. Give another one.');
+    throw new InvalidArgumentError(
+      '`kubectl delete -k` of the Weir DaemonSet removes this namespace. Give another namespace.',
+    );
   if (!NAMESPACE.test(text)) throw new InvalidArgumentError('It must be the name of a namespace.');
   return text;
 }

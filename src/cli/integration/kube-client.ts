@@ -62,7 +62,7 @@ async function textOf(response: IncomingMessage): Promise<string> {
   let text = '';
   for await (const chunk of response.setEncoding('utf8')) {
     text += String(chunk);
-    if (text.length > MAX_BYTES) throw new Error('the response is too large');
+    if (text.length > MAX_BYTES) throw new Error('the response of the Kubernetes API server is too large');
   }
   return text;
 }

@@ -112,5 +112,5 @@ function refused(act: string, { status, body }: KubeAnswer): CliError {
     status === 401 || status === 403
       ? 'give a kubeconfig of a cluster administrator, or let one apply the output of --print'
       : undefined;
-  return new CliError(`${act}: ${status}: ${data?.message ?? 'no message'}`, { fix });
+  return new CliError(`${act}: the API server answered ${status}: ${data?.message ?? 'no message'}`, { fix });
 }

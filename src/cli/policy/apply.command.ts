@@ -90,7 +90,7 @@ async function put(client: Client, write: Write, etag: string | undefined, optio
   const record = (await listPolicies(client)).find((one) => etagOf(one) === written.etag);
   if (record === undefined)
     throw new CliError(
-      'the policy was written, and another client replaced it at once; `weir policy list` shows the current policies',
+      'the policy was written, but another client has replaced it since; `weir policy list` shows the current policies',
     );
   // The response in singleton form contains only the codes of warnings. Request a dry run of the same policy,
   // whose response contains the messages.

@@ -32,7 +32,7 @@ type Site = { readonly id: string; readonly topology: Topology; readonly node: N
 export async function clusterTour(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
   const [missing] = await missingForDataplane();
-  if (missing !== undefined) throw new CliError(`Weir cannot enforce here: ${missing.sentence}`);
+  if (missing !== undefined) throw new CliError(`Weir cannot enforce policies on this machine: ${missing.sentence}`);
   const stay = options.stay ?? process.stdin.isTTY === true;
   const interrupted = interruption();
   const removals: (() => Promise<unknown>)[] = [];

@@ -68,7 +68,7 @@ export class TourEtcd {
     for (const until = Date.now() + START_MS; ; await pause(100)) {
       const { code } = await this.#namespace.run('etcdctl', '--endpoints', CLIENTS, 'endpoint', 'health');
       if (code === 0) return;
-      if (Date.now() > until) throw new Error('etcd does not start');
+      if (Date.now() > until) throw new Error(`etcd is not healthy ${START_MS / 1_000} s after its start`);
     }
   }
 

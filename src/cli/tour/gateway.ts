@@ -134,7 +134,8 @@ export async function gatewayAct(topology: Topology, node: NodeProcess, { folder
 
 async function expectFirst(child: ReturnType<Topology['client']['start']>, expected: string): Promise<void> {
   const line = await firstLine(child);
-  if (line !== expected) throw new TourFailure(`expected "${expected}", got "${line}"`);
+  if (line !== expected)
+    throw new TourFailure(`read the first line of a command: expected "${expected}", got "${line}"`);
 }
 
 async function accepted(node: NodeProcess, method: string, path: string): Promise<string> {

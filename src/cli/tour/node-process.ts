@@ -168,7 +168,9 @@ export async function startNode(topology: Topology, options: NodeOptions = {}): 
       let last = 'no answer';
       while (performance.now() < deadline) {
         if (child?.exitCode !== null && child?.exitCode !== undefined) {
-          throw new Error(`the node ended with ${child.exitCode}:\n${await readFile(logFile, 'utf8').catch(() => '')}`);
+          throw new Error(
+            `the node ended with exit code ${child.exitCode}:\n${await readFile(logFile, 'utf8').catch(() => '')}`,
+          );
         }
         try {
           const response = await fetch(`${url}/ready`, { signal: AbortSignal.timeout(POLL_TIMEOUT_MS) });
@@ -238,6 +240,10 @@ export function firstLine(child: ChildProcess): Promise<string> {
       const end = text.indexOf('\n');
       if (end >= 0) resolve(text.slice(0, end));
     });
-    child.once('exit', (code) => reject(new Error(`ended with ${code ?? 'a signal'} before its first line`)));
+    child.once('exit', (code) =>
+      reject(
+        new Error(`the process ended with ${code === null ? 'a signal' : `exit code ${code}`} before its first line`),
+      ),
+    );
   });
 }

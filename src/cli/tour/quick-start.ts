@@ -159,7 +159,7 @@ async function tour(topology: Topology, node: NodeProcess, files: GatewayFiles):
 }
 
 function lineReader(child: ReturnType<Topology['client']['start']>) {
-  if (child.stdout === null) throw new TourFailure('the client has no output');
+  if (child.stdout === null) throw new TourFailure('the process of the client has no stdout');
   const iterator = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   return {
     until: async (matches: (line: string) => boolean, what: string): Promise<string> => {

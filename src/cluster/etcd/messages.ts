@@ -97,7 +97,7 @@ export function entryOf({ key, value, createRevision, modRevision, lease }: Sent
 }
 
 export function changeOf({ type, kv }: Event): KeyChange {
-  if (kv === undefined) throw new Error('etcd sent a change without a key');
+  if (kv === undefined) throw new Error('read a watch event of etcd: it contains no key');
   return type === EventType.DELETE
     ? { type: 'delete', key: decoder.decode(kv.key), modRevision: kv.modRevision }
     : { type: 'put', entry: entryOf(kv) };

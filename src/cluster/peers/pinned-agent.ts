@@ -48,7 +48,10 @@ export class PinnedAgent extends Agent {
     socket.setKeepAlive(true, KEEP_ALIVE_MS);
     const failed = (failure: Error): void => opened(failure, socket);
     socket.once('error', failed);
-    const slow = setTimeout(() => socket.destroy(new Error('the TLS handshake took too long')), HANDSHAKE_MS);
+    const slow = setTimeout(
+      () => socket.destroy(new Error(`the TLS handshake took longer than ${HANDSHAKE_MS / 1_000} s`)),
+      HANDSHAKE_MS,
+    );
     socket.once('close', () => clearTimeout(slow));
     socket.once('secureConnect', () => {
       clearTimeout(slow);

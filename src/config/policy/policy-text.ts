@@ -75,7 +75,9 @@ function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>
   if (form !== 'singleton') return undefined;
   if (typeof name === 'string' && name !== '') return { name };
   if (typeof id === 'string' && id !== '') return { id };
-  throw new PolicyTextError('a document with `form: singleton` and `policy` has the name or the id of its record');
+  throw new PolicyTextError(
+    'a document with `form: singleton` and `policy` needs the name or the id of the stored policy',
+  );
 }
 
 /**

@@ -117,7 +117,7 @@ export class Btf {
 
   #typeOf(id: number): BtfType {
     const type = this.#types[id];
-    if (type === undefined) throw new RangeError(`read BTF type information: there is no type ${id}`);
+    if (type === undefined) throw new RangeError(`read BTF type information: no type has the id ${id}`);
     return type;
   }
 }

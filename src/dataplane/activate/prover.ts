@@ -34,7 +34,8 @@ export class Prover {
       writeProofPackets(cells, sample, from, from + count);
       request.setUint32(0, slot, true);
       request.setUint32(4, count, true);
-      if (this.#run.run() !== 0) throw new Error(`classify ${count} packets for a proof: the run ended early`);
+      if (this.#run.run() !== 0)
+        throw new Error(`classify ${count} packets to prove a policy program: the BPF program did not classify all`);
       for (let index = 0; index < count; index++) {
         const found = proofWord(cells, index);
         const wanted = u32At(expected, from + index);

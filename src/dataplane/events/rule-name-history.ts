@@ -42,7 +42,8 @@ export class RuleNameHistory {
   }
 
   flip(epoch: number): void {
-    if (this.#staged === undefined) throw new Error('put rule names in force: no rule names are staged');
+    if (this.#staged === undefined)
+      throw new Error('put the rule names of a new policy in force: no rule names were staged before');
     this.place({ ...this.#staged, epoch });
     this.#staged = undefined;
   }

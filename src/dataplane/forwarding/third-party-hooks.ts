@@ -64,7 +64,8 @@ export class ThirdPartyProgram {
    */
   look(): ThirdPartyHook[] {
     const step = this.#run.run();
-    if (step !== 0) throw new Error(`the BPF program did not read the kernel's lists to their end: step ${step}`);
+    if (step !== 0)
+      throw new Error(`list the BPF hooks of other programs: the BPF program ended early in step ${step}`);
     check(
       'read third-party hooks',
       libbpf().bpf_map_lookup_elem(this.#object.mapFd('others'), new Uint8Array(4), this.#answer),

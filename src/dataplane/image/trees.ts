@@ -38,7 +38,7 @@ export class Trees implements Resolver {
     const known = this.refs[map];
     if (known === undefined)
       throw new RangeError(
-        `build a program image: there is no interval map ${map}, there are ${this.refs.length} maps`,
+        `build a program image: interval map ${map} is out of bounds, there are ${this.refs.length} maps`,
       );
     return known === NONE ? this.add(map) : known;
   }

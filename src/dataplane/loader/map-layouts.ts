@@ -17,7 +17,9 @@ export function writeLayouts(object: BpfObject): void {
   const layouts: Layouts = Object.fromEntries(MAPS.map((name) => [name, object.layoutsOf(name)]));
   const text = new TextEncoder().encode(JSON.stringify(layouts));
   if (text.length >= value.length)
-    throw new RangeError(`write the map layouts: ${text.length} bytes do not fit into ${value.length} bytes`);
+    throw new RangeError(
+      `write the layouts of the BPF maps: ${text.length} bytes do not fit into ${value.length} bytes`,
+    );
   value.set(text);
   check('write the layouts', libbpf().bpf_map_update_elem(fd, new Uint8Array(4), value, 0));
 }

@@ -85,7 +85,7 @@ export class PinnedMaps {
     if (this.has('layouts') && DIRECTIONS.every((direction) => existsSync(join(this.folder, `weir_${direction}`))))
       return;
     throw new Error(
-      `${this.folder} is of a build of Weir that this build cannot take over, and the kernel continues to enforce its policy: run weir dataplane detach, which ends the enforcement, and start again`,
+      `${this.folder} belongs to a build of Weir that this build cannot take over; the kernel continues to enforce its policy: run weir dataplane detach, which ends the enforcement, and start again`,
     );
   }
 

@@ -47,7 +47,7 @@ function probe(): readonly Missing[] {
 }
 
 function openIfSupported(): Adoption {
-  if (missing === null) throw new Error('open the datapath: the machine was not probed before');
+  if (missing === null) throw new Error('open the datapath: the features of the kernel were not probed before');
   if (missing.length > 0) throw new Error(missing.map(({ sentence }) => sentence).join(' '));
   return open();
 }

@@ -108,7 +108,10 @@ export class InterfacePolicing {
     const { policed } = this.kernel.hooks.interfaces();
     const { failures } = this.#putOnHooks(open, policed);
     if (!this.#isOnHooks(open.upgrade, policed))
-      throw failures[0]?.error ?? new Error('switch the hooks: a hook still has another BPF program');
+      throw (
+        failures[0]?.error ??
+        new Error('switch the hooks of the interfaces to the new BPF programs: a hook still runs another program')
+      );
     this.kernel.translation.follow(open.upgrade);
   }
 

@@ -88,12 +88,13 @@ export class FlowMigration {
   }
 
   #run(): void {
-    if (this.#program.run() !== 0) throw new Error('migrate a flow: the BPF program failed');
+    if (this.#program.run() !== 0)
+      throw new Error('migrate a flow to the new map: the BPF program that inserts it failed');
   }
 
   #field(name: string): Field {
     const field = this.layout.fields[name];
-    if (field === undefined) throw new RangeError(`migrate flows: the layout has no field ${name}`);
+    if (field === undefined) throw new RangeError(`migrate flows: the old layout of a flow has no field ${name}`);
     return field;
   }
 }

@@ -86,7 +86,7 @@ class Hits {
 
   #at(entry: number, member: string): number {
     const field = this.layout.fields[member];
-    if (field === undefined) throw new RangeError(`migrate hits: the layout has no field ${member}`);
+    if (field === undefined) throw new RangeError(`migrate the hits of rules: the old layout has no field ${member}`);
     return (entry * this.layout.size + field.offset) / 8;
   }
 }

@@ -116,7 +116,7 @@ export class StateMigration {
     view.setBigUint64(8, packets, true);
     view.setBigUint64(16, bytes, true);
     const failed = new TestRun(this.to.programFd('weir_migrate_count'), undefined, request, undefined).run();
-    if (failed !== 0) throw new Error(`migrate counter ${index}: the BPF program failed`);
+    if (failed !== 0) throw new Error(`migrate counter ${index} to the new map: the BPF program that adds it failed`);
   }
 }
 
@@ -124,6 +124,6 @@ export class StateMigration {
 function insert(fd: number, key: Uint8Array, value: Uint8Array): boolean {
   const result = libbpf().bpf_map_update_elem(fd, key, value, NOEXIST);
   if (result === -EEXIST || result === -E2BIG || result === -ENOMEM) return false;
-  if (result < 0) throw new KernelFailure('migrate a fragment', -result);
+  if (result < 0) throw new KernelFailure('migrate an entry of the fragment map', -result);
   return true;
 }

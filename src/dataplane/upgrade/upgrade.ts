@@ -271,7 +271,7 @@ export class Upgrade {
     try {
       this.set.put(new Map([...this.#pinned()].filter(([name]) => lost.includes(name))));
     } catch (failure) {
-      throw new Error(`make the pins ${lost.join(', ')} again: ${String(failure)}`, { cause: failure });
+      throw new Error(`pin the maps ${lost.join(', ')} again: ${String(failure)}`, { cause: failure });
     }
   }
 

@@ -56,7 +56,7 @@ export class EventRing {
       const header = this.#header(at);
       if ((header & (BUSY | DISCARDED)) !== 0) break;
       if (header !== EVENT_BYTES)
-        throw new Error(`read the ring buffer events: a record has ${header} bytes, expected ${EVENT_BYTES}`);
+        throw new Error(`read the ring buffer named events: a record has ${header} bytes, expected ${EVENT_BYTES}`);
     }
     const records = this.#data.slice(start, at);
     // Advance the consumer position only after the records were copied. The kernel may overwrite the records

@@ -108,7 +108,7 @@ export class Resolver {
     }
     const active = this.#active;
     if (active === null) {
-      this.#fail(query, EXTENDED_ERROR.notReady, 'no policy is in force yet', done);
+      this.#fail(query, EXTENDED_ERROR.notReady, 'the DNS proxy has no policy yet', done);
       return;
     }
     const word = active.decide(source, query.key);
@@ -240,7 +240,7 @@ export class Resolver {
     this.parts.answerGrants.ensure(kept, patternsOf, this.#number, now, (isInForce) => {
       const { query, limit, done } = client;
       if (!isInForce) {
-        this.#fail(query, EXTENDED_ERROR.other, 'the addresses could not be granted', done);
+        this.#fail(query, EXTENDED_ERROR.other, 'the addresses of the answer could not be allowed', done);
         return;
       }
       if (kept.template.rcode === RCODE.nxdomain) this.parts.counts.nxdomainUpstream++;

@@ -144,7 +144,8 @@ class KubernetesThread implements KubernetesSource {
   /** Returns the thread, after its start if it is being started. */
   #startedThread(): Promise<Thread> {
     if (this.#thread !== undefined) return Promise.resolve(this.#thread);
-    if (this.#opened === undefined) return Promise.reject(new Error('the Kubernetes thread is not open'));
+    if (this.#opened === undefined)
+      return Promise.reject(new Error('the Kubernetes thread was not started, or was closed'));
     return new Promise((resolve, reject) => this.#starts.push({ resolve, reject }));
   }
 

@@ -259,7 +259,7 @@ class PolicyTaskRunner {
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
     const texts = inEvaluationOrder(parts).map(({ text }) => {
-      if (text === undefined) throw new Error('serialise the policy: the text of a group is missing');
+      if (text === undefined) throw new Error('serialise the policy: the text of a source group is missing');
       return text;
     });
     const intercepts = policy.groups.some(({ rules }) => rules.some(({ tls }) => tls?.mode === 'intercept'));

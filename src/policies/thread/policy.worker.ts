@@ -43,7 +43,7 @@ parent.serve(
     },
     sample: (id) => {
       const sample = samples.get(id);
-      if (sample === undefined) throw new Error(`return a proof sample: there is no sample ${id}`);
+      if (sample === undefined) throw new Error(`return the packets that prove a program: there is no sample ${id}`);
       samples.delete(id);
       return sample;
     },

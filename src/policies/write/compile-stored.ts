@@ -129,7 +129,7 @@ async function compiledStoredPolicyOf(
 ): Promise<CompiledStoredPolicy> {
   const { program, sample } = prepared;
   if (program === null || sample === null)
-    throw new Error('read the stored policy: the active policy has the mode disabled');
+    throw new Error('compile the active policy: its mode is disabled, so it has no program');
   const compiledPolicy = compiledPolicyOf(record, generation, prepared, program);
   onCompiled(compiledPolicy);
   return { ...compiledPolicy, sample: await sample, everActivated };

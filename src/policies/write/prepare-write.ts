@@ -160,7 +160,8 @@ async function prepareGroup(
   const stored = await policies.get(existing.id);
   if (stored === null) throw new Error(`the policy ${existing.id} is missing in the store`);
   const prepared = await prepareIn(ports, { ...work, base: { key: base, text: storedText(stored) } }, options);
-  if (prepared.kind === 'unknown') throw new Error('the policy thread does not have the text of the policy');
+  if (prepared.kind === 'unknown')
+    throw new Error(`the policy thread does not have the text of the policy ${existing.id}`);
   return prepared;
 }
 
@@ -313,7 +314,7 @@ function policyToActivate(
       return fallbackPolicy(fallback, generation);
     case 'this': {
       if (prepared?.program == null || prepared.sample === null)
-        throw new Error('a policy that is activated was not compiled');
+        throw new Error('prepare a policy write: the policy to activate has no compiled program');
       const { sample } = prepared;
       return { sample, ...compiledPolicyOf(stored.record, generation, prepared, prepared.program) };
     }

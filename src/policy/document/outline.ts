@@ -104,6 +104,6 @@ function concatenated(before: string, text: Uint8Array, after: string): Uint8Arr
 
 function at(places: readonly number[], index: number): number {
   const place = places[index];
-  if (place === undefined) throw new RangeError(`there is no group ${index}`);
+  if (place === undefined) throw new RangeError(`there is no source group with the index ${index}`);
   return place;
 }

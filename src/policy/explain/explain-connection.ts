@@ -91,7 +91,7 @@ export function explainConnection(
   const facts = factsOf(question);
   const decision = decideConnection(steps, facts);
   if (decision.kind === 'needs_certificate')
-    throw new Error('explain a connection: the request does not tell whether the certificate is visible or hidden');
+    throw new Error('explain a connection: the request does not state whether TLS hides the certificate of the server');
   if (decision.kind === 'decided') return explained(steps, decision, question);
   const from = itemAt(steps, decision.from);
   if (plane === 'no_ca') return uninspected(from, `a rule intercepts, and ${CA_ABSENT}`);

@@ -307,7 +307,7 @@ function consequence(verdict: Verdict): string {
     case 'audit':
       return 'denied in audit mode, so it passes and a finding is recorded';
     case 'redirect':
-      throw new Error('explain a packet: a redirected connection needs the decision of the service plane');
+      throw new Error('explain a packet: the packet is redirected, and only the service plane decides its connection');
   }
 }
 

@@ -56,7 +56,7 @@ export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode:
 function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
   const { match } = config;
   const protocol = parseProtocol(match.proto);
-  if (protocol === undefined) throw new RangeError(`${pointer}: not a protocol`);
+  if (protocol === undefined) throw new RangeError(`${pointer}: the value is not a protocol`);
   return {
     id: config.id,
     pointer,
@@ -86,13 +86,13 @@ function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE
 
 function network(cidr: string): Prefix {
   const parsed = parseCidr(cidr);
-  if (parsed === undefined) throw new RangeError(`not a network: ${cidr}`);
+  if (parsed === undefined) throw new RangeError(`normalise a policy: ${cidr} is not an IPv4 network`);
   return parsed.prefix;
 }
 
 function host(ip: string): Prefix {
   const address = parseAddress(ip);
-  if (address === undefined) throw new RangeError(`not an address: ${ip}`);
+  if (address === undefined) throw new RangeError(`normalise a policy: ${ip} is not an IPv4 address`);
   return { address, length: 32 };
 }
 
@@ -113,7 +113,7 @@ function hostname(text: string): HostnamePattern {
 
 export function normaliseAction(word: string): Action {
   const parsed = parseAction(word);
-  if (parsed === undefined) throw new RangeError(`not an action: ${word}`);
+  if (parsed === undefined) throw new RangeError(`normalise a policy: ${word} is not an action`);
   return parsed;
 }
 

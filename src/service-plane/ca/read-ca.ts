@@ -104,7 +104,8 @@ async function tryCa(ca: InterceptCa, now: Date): Promise<UntrustedReason | null
   const contexts = new LeafContexts({ ticketKeys: randomBytes(48), now: () => now });
   contexts.use(ca);
   const secureContext = contexts.of(TRIAL_NAME);
-  if (secureContext === null) throw new RangeError('try a CA: it is not valid now');
+  if (secureContext === null)
+    throw new RangeError('check an intercept CA: its certificate has expired or is not valid yet');
   const [near, far] = duplexPair();
   const server = new TLSSocket(far, { isServer: true, secureContext });
   const client = connect({

@@ -170,7 +170,7 @@ class RocksDbStore implements KvStore {
 
   async #whenOpen<T>(operation: (database: RocksDb) => Promise<T>): Promise<T> {
     if (this.#reopening !== undefined) await this.#reopening;
-    if (this.#database === null) throw new Error('the database did not open again after a failed write');
+    if (this.#database === null) throw new Error('the database failed to write, and could not be opened again');
     return operation(this.#database);
   }
 }

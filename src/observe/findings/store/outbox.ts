@@ -151,7 +151,7 @@ export class OutboxLog {
 
   #positionOf(sink: string): number {
     const position = this.#sinks.get(sink);
-    if (position === undefined) throw new RangeError(`the store was not opened with a sink ${sink}`);
+    if (position === undefined) throw new RangeError(`the finding store was opened without the sink ${sink}`);
     return position;
   }
 }

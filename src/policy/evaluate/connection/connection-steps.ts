@@ -141,7 +141,7 @@ export function decideConnection(steps: readonly Step[], facts: TlsFacts): Conne
     if (decision.kind === 'needs_certificate') return decision;
     undecided ??= decision.undecided;
   }
-  throw new Error('decide a connection: the last rule or default did not decide');
+  throw new Error('decide a connection: neither a rule nor a default decided');
 }
 
 /**
@@ -158,7 +158,7 @@ export function decideRequest(steps: readonly Step[], from: number, facts: TlsFa
       return withCause(withPath(decision, steps.slice(from, index + 1), request), undecided);
     if (decision.kind === 'passed') undecided ??= decision.undecided;
   }
-  throw new Error('decide a connection: the last rule or default did not decide');
+  throw new Error('decide a connection: neither a rule nor a default decided');
 }
 
 /** Adds the form of the path to the reason of a denial, if a form other than the path as sent decided. */

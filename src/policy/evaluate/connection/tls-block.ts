@@ -136,6 +136,6 @@ function nameTest(matcher: TlsNameMatch | undefined, options: RegexOptions): Nam
 
 function regexTest(source: string, options: RegexOptions): NameTest {
   const compiled = compileRegex(source, options);
-  if (!compiled.ok) throw new Error(`an expression that was validated does not compile: ${compiled.fault}`);
+  if (!compiled.ok) throw new Error(`a validated regular expression does not compile: ${compiled.fault}`);
   return (name) => compiled.regex.test(name);
 }

@@ -361,7 +361,7 @@ export class Http1Session {
   /** Ends an exchange whose response is complete. `isAlone`: the server sent no bytes after the response. */
   #endResponse(exchange: Http1Exchange, isAlone: boolean): void {
     const { response } = exchange;
-    if (response === null) throw new Error('end an HTTP response: the response has not begun');
+    if (response === null) throw new Error('end an HTTP response: no response head was read before');
     for (const part of exchange.responseEnd(response)) this.#toClient.add(part);
     const stays = this.#staysAfter(exchange, response.framing);
     this.#exchange = null;
