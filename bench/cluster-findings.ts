@@ -12,10 +12,10 @@ import type { Bench, Row } from './bench.js';
 
 const NODES = 200;
 const SILENT = 5;
-/** The default limit of a page. */
+/** The number of findings on one page: the default limit of the API. */
 const FINDINGS = 100;
 const ROUNDS = 5;
-/** How long a request waits for nodes, see `findingsOfNodes`. */
+/** How long a request for findings waits for the responses of other nodes, see `findingsOfNodes`. */
 const LIMIT_MS = 2_000;
 
 /**
@@ -60,7 +60,9 @@ async function allFindings(): Promise<Row[]> {
   return rows;
 }
 
-/** Returns what a request for findings uses of a node, with the servers as its other nodes. */
+/**
+ * Returns the part of a node that answers a request for findings. `nodes` are the other nodes of its cluster.
+ */
 function managementOver(nodes: readonly { readonly address: string; readonly certificate: string }[]): Management {
   const identity = { ...selfSigned('asking'), ca: null };
   const members = nodes.map(

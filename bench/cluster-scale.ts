@@ -7,8 +7,8 @@ import { oneGroup } from './cluster/one-group.js';
 import { simulation } from './cluster/simulation.js';
 
 /**
- * Measures how a cluster behaves with a large policy and with many nodes. Each part has three members of etcd
- * of its own. All run on this machine; only the idle nodes have a dataplane.
+ * Measures how a cluster behaves with a large policy and with many nodes. Each of the four measurements
+ * starts three etcd servers. All run on this machine; only the idle nodes have a dataplane.
  */
 export const clusterScaleBench: Bench = {
   name: 'cluster-scale',

@@ -10,12 +10,15 @@ const LOOKUPS = 500_000;
 const ROUNDS = 7;
 const SLOT_BYTES = (1 << 17) * 64;
 const PREFIX = 0x2001_0db8_0000_0000n;
-/** The values of `enum kind`. */
+/** The lookups that the BPF program can measure, numbered as in its `enum kind`. */
 const KIND = {
   ...{ keys32: 0, search32: 1, keys128: 2, search64: 3, search64AndRest: 4, search128: 5 },
   ...{ fill32: 6, flowKeys32: 7, find32: 8, fill128: 9, flowKeys128: 10, find128: 11 },
 };
-/** The size of `struct request`; `missed` in words of 32 bits, the others in words of 64 bits. */
+/**
+ * The size of `struct request` of the BPF program in bytes, and the indexes of its results: of `missed` among
+ * 32-bit words, of `elapsed` and `checksum` among 64-bit words.
+ */
 const REQUEST = { bytes: 48, missed: 7, elapsed: 4, checksum: 5 };
 const CHECKED = 20_000;
 
@@ -44,7 +47,7 @@ class Program {
     return words.fill(0);
   }
 
-  /** Runs a request. Returns the nanoseconds of one step, and the number of flows that were missed. */
+  /** Runs one measurement. Returns the nanoseconds of one lookup, and the number of flows not found. */
   run({ kind, count = LOOKUPS, trees = [0, 0], flows = 0, setMask = 0 }: Request): {
     ns: number;
     missed: number;
@@ -87,9 +90,9 @@ function indexOf(boundaries: readonly number[], x: number): number {
 }
 
 /**
- * Throws if the program finds other values than a binary search does. `each` is the number of random numbers
- * of one address. `expected` gets these numbers, and the place of the address: 0 for the source, 1 for the
- * destination.
+ * Throws if the BPF program finds other values than a binary search does. Each address consists of `each`
+ * random numbers. `expected` returns the value of an address; its second argument is 0 for the source and 1
+ * for the destination.
  */
 function verify(
   program: Program,

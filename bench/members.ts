@@ -26,9 +26,9 @@ const MEMBERS = 2 ** 14;
 const DEPLOYMENTS = 128;
 const FLOWS = 2 ** 17;
 const CHANGES = 5_000;
-/** The most pods of a node that Kubernetes recommends. */
+/** The maximum number of pods on a node that Kubernetes recommends. */
 const PODS_OF_NODE = 110;
-/** Packets of one round, each of which opens a flow. The first quarter is not measured. */
+/** Packets of one round, each of which opens a flow. The first quarter of them is not measured. */
 const OPENED = 512;
 
 type Rules = { readonly groups: number; readonly each: number; readonly denies: boolean };
@@ -36,7 +36,7 @@ type Rules = { readonly groups: number; readonly each: number; readonly denies: 
 const keyOf = (deployment: number) =>
   selectorOf({ integration: 'prod', pod_selector: { match_labels: { app: `a${deployment}` } } });
 
-/** Returns a policy of groups with their part of `count` sources, or with one selector each. */
+/** Returns a policy whose groups share `count` source addresses, or have one Kubernetes selector each. */
 function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selectors', count = MEMBERS): Policy {
   const random = new Random(groups);
   return {
@@ -72,7 +72,7 @@ function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selector
   };
 }
 
-/** Each member belongs to one deployment, and each deployment to one group. */
+/** Returns `count` pod addresses. Each belongs to one deployment, and each deployment to one source group. */
 function membersOf(deployments: number, groups: number, count = MEMBERS): MemberList {
   const addresses = Uint32Array.from({ length: count }, (_, at) => SOURCES + at);
   return {
@@ -207,7 +207,7 @@ function openingRows(): Row[] {
   }
 }
 
-/** Measures the walk over the flow table after a change. */
+/** Measures the walk over the flow table that marks the flows of changed addresses to classify them again. */
 function walkRows(): Row[] {
   const loaded = loadForBench(1, FLOWS);
   const { object } = loaded;
@@ -225,7 +225,7 @@ function walkRows(): Row[] {
   };
   const empty = timed();
   const words = FLOW_STRUCT_BYTES / 4;
-  // Half of the ways have a flow, which is the capacity of the table.
+  // Fill half of the slots of the flow table, which is the number of flows that it can hold.
   tags.words.forEach((_, at) => {
     tags.words[at] = at % 2 === 0 ? 0x0303_0303 : 0;
   });

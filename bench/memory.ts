@@ -10,9 +10,12 @@ import { LONG_TIMEOUT, manyRules } from './policy-write.js';
 const IDLE_MOST_MIB = 190;
 const IDLE_AFTER_MS = 30_000;
 const SETTLED_MS = 3_000;
-/** The time between two large policies. */
+/** The time between two writes of a large policy. */
 const GAP_MS = 1_000;
-/** The seeds of the policies: three writes that change one group, then four writes with new rules. */
+/**
+ * The seed of each written policy. Policies with equal seeds differ in one group, so three writes change one
+ * group, and then four writes bring new rules.
+ */
 const SEEDS = [0, 0, 0, 0, 1, 2, 3, 4];
 
 const PROXIES = {

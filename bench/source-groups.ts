@@ -24,8 +24,8 @@ async function median(before: () => void, work: () => unknown): Promise<number> 
 }
 
 /**
- * Measures one scrape with at most `limit` groups of their own. Before each scrape, every rule of the policy
- * gets a new hit.
+ * Measures one scrape of the metrics, in which at most `limit` source groups have counters of their own.
+ * Before each scrape, every rule of the policy gets a new hit.
  */
 async function measure(limit: number): Promise<readonly Row[]> {
   const loaded = loadForBench(1);

@@ -10,10 +10,10 @@ export type ClusterInput = {
 };
 
 export type ClusterContext = ClusterInput & {
-  /** The id of the node that leads; null if there is none. */
+  /** The id of the node that is the leader of the cluster; null if the cluster has no leader. */
   readonly leader: string | null;
   readonly isLeader: boolean;
-  /** The newest generation that the replica contains. */
+  /** The newest policy generation in the replica, the copy of etcd on this node. */
   readonly committed: number;
   /**
    * Why this node does not take part in the cluster: etcd contradicts its replica, or contains no cluster
@@ -85,8 +85,8 @@ const cluster = setup({
     })),
     noteKept: assign({ notices: {} }),
     noteUncreated: assign({ apart: 'uncreated' as const, trouble: {} }),
-    // Clears the trouble texts of a contradiction, which both checks have. Other trouble texts of the
-    // membership stay.
+    // Ends the contradiction between etcd and this node. While it lasted, `trouble` had only texts about it.
+    // Without a contradiction, the text of the check `cluster` stays.
     noteAgreement: assign(({ context: { apart, trouble } }) => ({
       apart: null,
       trouble: apart === null ? without(trouble, 'policy_replication') : {},

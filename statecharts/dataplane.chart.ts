@@ -92,8 +92,8 @@ const announcingFailure = {
 } as const;
 
 /**
- * The state that runs the swap chart for a stage request. If the swap ends without a flip, the state `idle`
- * of the same parent follows, and the former policy stays in force.
+ * The state that stages a new policy on request, by the swap chart. If the swap chart ends without a flip,
+ * the state `idle` of the same parent follows, and the former policy stays in force.
  */
 const replacing = dataplane.createStateConfig({
   invoke: {

@@ -152,7 +152,7 @@ export const dataplaneSetup = setup({
       context.desired !== null && context.desired.generation < context.adopted,
     isFlipped: (_, { output }: { output: SwapOutput }) => output.kind === 'flipped',
     isLost: (_, { output }: { output: SwapOutput }) => output.kind === 'lost',
-    /** True if the compiled policy cannot be activated, because it exceeds a limit or its proof fails. */
+    /** True if the compiled policy exceeds a limit, or if the kernel gave unexpected verdicts (the proof). */
     isRejected: (_, { output }: { output: SwapOutput }) => isRejection(output),
     isRejectedWhileEnforcing: ({ context }, { output }: { output: SwapOutput }) =>
       isRejection(output) && context.inForce !== null,

@@ -70,8 +70,8 @@ function twinsIn(node: AnyStateNode, edges: readonly Edge[]): Map<AnyStateNode, 
 }
 
 /**
- * Returns whether a twin of an outer state contains the same state with an equal `textOf`, except for the
- * name of the outer state. Such a state is not listed again.
+ * Returns whether the list already has an equal entry for this state: an outer state of `node` has a twin,
+ * and the same inner state of the twin has an equal `textOf`, except for the name of the outer state.
  */
 function isRepeated(
   node: AnyStateNode,

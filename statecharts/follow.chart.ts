@@ -13,7 +13,7 @@ import type { CompiledPolicy, PolicyInForce } from './write.chart.js';
 export type CompiledStoredPolicy = CompiledPolicy & { readonly sample: ProofSample; readonly everActivated: boolean };
 
 export type FollowInput = {
-  /** The write of another node that this node rehearses; null to follow the newest commit in the store. */
+  /** The write of another node that this node stages before its commit; null to follow the newest commit. */
   readonly proposal: PolicyProposal | null;
   /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
   readonly enforced: boolean;
@@ -62,7 +62,8 @@ const follow = setup({
     prepare: fromPromise<CompiledStoredPolicy, { proposal: PolicyProposal | null }>(notProvided('prepare')),
     /**
      * Writes the program to the idle slot of the datapath, and proves it. If the program is too large,
-     * compiles the policy again without rules for former members. Resolves with the staged policy.
+     * compiles the policy again without rules for selector combinations that match no address now. Resolves
+     * with the staged policy.
      */
     stage: fromPromise<CompiledStoredPolicy, CompiledStoredPolicy>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

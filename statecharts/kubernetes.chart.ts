@@ -7,7 +7,7 @@ export type KubernetesInput = { readonly name: string };
 type ReflectorFailure = { readonly reflector: string; readonly reason: string; readonly at: string };
 
 export type KubernetesContext = KubernetesInput & {
-  /** The phase of each reflector of the integration, by the name of its scope. */
+  /** The phase of each reflector, by scope: a reflector lists and watches the objects of one scope. */
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
   /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
   readonly since: string | null;
@@ -45,7 +45,7 @@ const BY_SEVERITY: readonly ReflectorPhase[] = [
   'watching',
 ];
 
-/** The phases that end a failure. */
+/** The phases of a reflector that is not failing. */
 const WORKING: readonly ReflectorPhase[] = ['connecting', 'listing', 'watching'];
 
 function withoutKey<T>(record: Readonly<Record<string, T>>, key: string): Readonly<Record<string, T>> {

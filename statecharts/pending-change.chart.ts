@@ -30,15 +30,15 @@ const pending = setup({
   actors: {
     /** Sends `change.noted` with the present pending change, and after each change of it. */
     watchChange: fromCallback<EventObject>(notProvided('watchChange')),
-    /** Sends `leader.changed`. */
+    /** Sends `leader.changed` when this node becomes the leader of the cluster, or ceases to be it. */
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
-    /** Waits until the change must end, and ends it. */
+    /** Waits until the time of the change has passed or its roll-out is decided, and then ends the change. */
     decide: fromPromise<void, SeenChange>(notProvided('decide')),
     /** Reports the health of this node to the leader, and sends `node.cut_off`. */
     report: fromCallback<EventObject, SeenChange>(notProvided('report')),
   },
   actions: {
-    /** Makes only this node enforce the former policy. */
+    /** Makes this node enforce the former policy. The other nodes are not affected. */
     revertHere: (_, _params: { change: PendingChange | null }) => {},
     noteChange: assign((_, { change }: { change: PendingChange | null }) => ({ change, seenAt: performance.now() })),
     noteLeader: assign((_, { isLeader }: { isLeader: boolean }) => ({ decides: isLeader })),

@@ -255,8 +255,8 @@ export const policyChart = policy.createMachine({
             { guard: 'isDraining', target: 'drained' },
             { guard: 'isBehind', target: 'following' },
             { guard: 'mayRehearse', target: 'following', actions: 'takeProposal' },
-            // There is a pause between two compilations for members, so a write waits for at most one of
-            // them.
+            // A changed selection of a Kubernetes selector can need a new compilation. A pause follows each
+            // such compilation, so a write waits for at most one of them.
             { guard: 'mustRefresh', target: 'following', actions: 'beginRefresh' },
             { guard: 'mayBegin', target: 'writing', actions: 'takeNext' },
           ],

@@ -54,9 +54,9 @@ export type PolicyContext = PolicyInput & {
   /** The reason why the dataplane is lost; null while the dataplane enforces or still starts. */
   readonly dataplaneLost: string | null;
   readonly attempts: number;
-  /** Whether the members of selectors have changed in a way that needs a compilation. */
+  /** Whether Kubernetes selectors now select other addresses, so that the policy must be compiled again. */
   readonly isStale: boolean;
-  /** Whether the policy in force is compiled again for the members of its selectors. */
+  /** Whether the policy in force is compiled again, because its selectors select other addresses. */
   readonly isRefresh: boolean;
   readonly refreshAttempts: number;
   readonly trouble: Troubles;
@@ -235,8 +235,8 @@ export const policySetup = setup({
     hasFollowed: (_, { output }: { output: FollowOutput }) => output.kind === 'activated',
     hasFailed: (_, { output }: { output: FollowOutput }) => output.kind === 'failed',
     /**
-     * Whether a compilation for the members of selectors has failed, so that the former program stays in
-     * force.
+     * Whether the policy in force could not be compiled for changed addresses of its selectors, so that the
+     * former program stays in force.
      */
     mustRetry: ({ context }, { output }: { output: FollowOutput }) => context.isRefresh && output.kind === 'failed',
     mustRefuseQueued: and(['isDraining', 'hasQueued']),

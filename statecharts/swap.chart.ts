@@ -27,7 +27,7 @@ export type SwapOutput =
   | { readonly kind: 'refused' | 'lost'; readonly failure: unknown };
 
 type SwapContext = SwapInput & {
-  /** Number of cache lines of the staged policy. */
+  /** Size of the staged policy, in cache lines of 64 bytes. */
   readonly lines: number;
   readonly unstageRequest: string | null;
   /**

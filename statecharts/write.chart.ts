@@ -41,8 +41,8 @@ export type CompiledPolicy = {
   readonly program: Program;
   readonly sample: SampleOrPromise;
   /**
-   * Whether the program has rules for former members of selectors. These rules can make the program too
-   * large.
+   * Whether the program has rules for selector combinations that match no address now (former members). These
+   * rules can make the program too large.
    */
   readonly hasFormer: boolean;
   readonly inForce: PolicyInForce;
@@ -136,8 +136,8 @@ const write = setup({
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
     /**
      * Writes the compiled policy to the idle slot of the datapath, and proves it. If the program is too
-     * large, compiles the policy again without rules for former members. In a cluster, also collects the
-     * votes of the other members.
+     * large, compiles the policy again without rules for selector combinations that match no address now. In
+     * a cluster, also collects the votes of the other members.
      */
     stage: fromPromise<Staged, StageInput>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

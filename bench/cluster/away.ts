@@ -13,13 +13,13 @@ import { manyRules } from '../policy-write.js';
 import { clusterOn, SimulatedNode } from './simulated-node.js';
 
 const RULES = 100_000;
-/** The writes while the node is away, each of one group, and how often etcd is compacted meanwhile. */
+/** The number of writes of one group while the node is away. etcd is compacted after each 100 of them. */
 const WRITES = 1_000;
 const COMPACT_EVERY = 100;
 
 /**
- * The return of a node that was away during `WRITES` writes of a policy of `RULES` rules. The node has a real
- * store and a real policy thread.
+ * Measures how long a node takes to catch up after it missed `WRITES` writes of a policy of `RULES` rules.
+ * The node has a real store and a real policy thread.
  */
 export async function away(etcd: EtcdCluster): Promise<Row[]> {
   const folder = await mkdtemp(join(tmpdir(), 'weir-bench-'));
@@ -69,8 +69,8 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
 }
 
 /**
- * Lets the node follow etcd until it has caught up. Returns the times of the newest commit and of the end, in
- * ms.
+ * Lets the node follow etcd until it has caught up. Returns after how many ms the newest commit was applied,
+ * and after how many ms the node had caught up.
  */
 async function caughtUp(
   cluster: Cluster,

@@ -7,7 +7,7 @@ import { processorTimeUs } from '../inspection/processor-time.js';
 import { residentMiB } from '../resident.js';
 
 /**
- * How long the nodes come to rest after their start. In the first minute, V8 still compiles functions of the
+ * How long the nodes run idle before the measurement. In the first minute, V8 still compiles functions of the
  * cluster to machine code: measured after 15 s, a node of the cluster uses twice as much.
  */
 const REST_MS = 60_000;

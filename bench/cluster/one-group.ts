@@ -9,11 +9,11 @@ import { quantile } from './quantile.js';
 
 const RULES = 100_000;
 const ROUNDS = 20;
-/** How long the members may describe their new generation in etcd after a write. */
+/** The pause after a write, in which each node still writes its new generation into etcd. */
 const QUIET_MS = 500;
 const WHOLE = '/api/v1/policy';
 
-/** The writes of one source group in a policy of `RULES` rules: at three nodes, and at a single node. */
+/** Measures writes of one source group in a policy of `RULES` rules: at three nodes, and at a single node. */
 export async function oneGroup(etcd: EtcdCluster): Promise<Row[]> {
   const sections = { policy: LONG_TIMEOUT };
   const alone = new ClusterNode('alone', 9, etcd, { ...sections, cluster: null });
@@ -58,7 +58,7 @@ class SentBytes {
       next: ({ changes }) => {
         for (const change of changes) if (change.type === 'put') this.#bytes += change.entry.value.length;
       },
-      // The end of the client ends the watch.
+      // Closing the client ends the watch with an error, which is expected.
       error: () => {},
     });
   }
@@ -76,8 +76,8 @@ class SentBytes {
 }
 
 /**
- * Writes the whole policy, and then one group several times. Returns the times from each request until the
- * last node in `all` enforces the policy, sorted, in ms.
+ * Writes the whole policy, and then one group several times. Returns for each write of the group the time in
+ * ms until the last node in `all` enforces it, sorted.
  */
 async function writes(node: ClusterNode | undefined, all: readonly ClusterNode[], sent?: SentBytes): Promise<number[]> {
   if (node === undefined) throw new Error('there is no node');

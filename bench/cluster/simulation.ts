@@ -19,7 +19,7 @@ const IDLE_MS = 15_000;
 const TTL_SECONDS = 5;
 const WITHIN = { withinMs: 5_000 };
 const EVENTS = 200;
-/** The pause between two events, so that etcd sends each of them alone. */
+/** The pause between two events, which is long enough that etcd does not send both in one message. */
 const EVENT_PAUSE_MS = 20;
 /** The number of nodes for which the cost is calculated from the measured parts. */
 const MANY = 10_000;
@@ -100,8 +100,8 @@ export async function simulation(etcd: EtcdCluster): Promise<Row[]> {
 }
 
 /**
- * Returns the processor time of etcd to keep one lease alive, in µs for each second. `idleUs` is that of etcd
- * at rest.
+ * Returns the processor time that etcd uses to keep one lease alive, in µs for each second. `idleUs` is the
+ * processor time of etcd without leases.
  */
 async function leaseUs(processes: EtcdProcesses, etcd: EtcdCluster, idleUs: number): Promise<number> {
   const client = new EtcdClient(etcd.options);
@@ -127,8 +127,8 @@ async function written(writer: SimulatedNode, nodes: readonly SimulatedNode[], r
 }
 
 /**
- * Returns the processor time of etcd to send an event to a node in µs. `idleUs` is that of etcd at rest, in
- * µs for each second.
+ * Returns the processor time that etcd uses to send an event to a node, in µs. `idleUs` is the processor time
+ * of etcd without work, in µs for each second.
  */
 async function eventUs(processes: EtcdProcesses, writer: SimulatedNode, idleUs: number): Promise<number> {
   let took = 0;

@@ -54,7 +54,7 @@ export const chainOfGroup: Form = {
   },
 };
 
-/** A set of source, destination and destination port. `flags` are the flags of the set. */
+/** A policy as one nftables set of source, destination and destination port. `flags`: those of the set. */
 const concatenation = (name: string, flags: string, portsOf: (given: Range) => string): Form => ({
   name,
   text: (permits, tracked) =>
@@ -70,7 +70,7 @@ const concatenation = (name: string, flags: string, portsOf: (given: Range) => s
     ),
 });
 
-/** A set of destinations. */
+/** A policy for one source as one nftables set of destination addresses. `flags` are the flags of the set. */
 const destinations = (name: string, flags: string): Form => ({
   name,
   text: (permits, tracked) =>

@@ -19,7 +19,7 @@ const REFUSAL_ROUNDS = 15;
 const FIRST_PORT = 1_024;
 const ESTABLISHED_MS = 5_000;
 const AGAIN_MS = 500;
-/** Translates sources to the address of the node. The ports stay, because no two flows have one port. */
+/** Translates sources to the address of the node. The ports stay, because each flow has a different port. */
 const RULES = `add table ip mine
 add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine post oifname "wan0" snat to ${ADDRESSES.nodeWan}`;
@@ -42,8 +42,8 @@ function flowsFrom(count: number): Flows {
 }
 
 /**
- * Sends packets of each flow from both sides, until conntrack has seen the flows for two seconds: then it
- * calls them established.
+ * Sends packets of each flow from both sides for more than two seconds: conntrack treats a flow as
+ * established after two seconds.
  */
 async function establish(rigs: readonly ForwardRig[], { real, wire }: Flows): Promise<void> {
   for (let time = 0; time < ESTABLISHED_MS; time += AGAIN_MS) {
@@ -72,8 +72,8 @@ async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promis
 }
 
 /**
- * Returns the time of a frame from the server that would open a flow, and that the policy refuses. Includes
- * the time to make the frame and to deliver it to the node.
+ * Returns the time in ns of a refused frame: the server sends it to open a flow, and the policy denies it.
+ * Includes the time to generate the frame and to deliver it to the node.
  */
 function refusalNs(rig: ForwardRig, ends: readonly FiveTuple[], packet: Send): number {
   rig.use(ends);

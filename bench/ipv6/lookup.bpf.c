@@ -291,7 +291,7 @@ static __always_inline __u64 mixed(__u64 hash, __u64 word)
 	return hash ^ hash >> 32;
 }
 
-/* The hash of the datapath for a key of two words. */
+/* The hash function of the datapath, for a key of two words. */
 static __always_inline __u64 hash_32(const __u64 *key)
 {
 	return mixed((key[0] ^ key[1] * 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL, 0);
@@ -307,7 +307,7 @@ static __always_inline __u64 hash_128(const __u64 *key)
 	return hash;
 }
 
-/* The key of flow `number`. */
+/* Writes the key of flow `number` to `key`. */
 static __always_inline void make_key(__u64 *key, __u32 number, bool is_wide)
 {
 	__u64 rest = (__u64)(number * 2654435761U) << 32 | 17 << 16 | 1;

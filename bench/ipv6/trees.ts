@@ -11,9 +11,9 @@ export type TreeLayout = {
   readonly valuesAt: number;
   /** Whether a bottom line has a key for its first value too. */
   readonly keepsFirstKey: boolean;
-  /** Writes `key` as key number `place` of an inner or bottom line. The line begins at `word`. */
+  /** Writes `key` as key number `place` of a line of the tree. The line begins at index `word` of `words`. */
   put(words: Uint32Array, word: number, place: number, key: bigint, isInner: boolean): void;
-  /** Writes the reference to the children of an inner line. */
+  /** Writes a reference to the children into an inner line, which begins at index `word` of `words`. */
   refer(words: Uint32Array, word: number, children: number, last: number): void;
 };
 
@@ -64,14 +64,17 @@ export class Trees {
     return this.#next;
   }
 
-  /** Writes a tree with the value `values[n]` from `keys[n]` on. The keys ascend. Returns its reference. */
+  /**
+   * Writes a tree in which the value `values[n]` applies from `keys[n]` up to the next key. The keys ascend.
+   * Returns a reference to the tree.
+   */
   add(keys: readonly bigint[], values: readonly number[]): number {
     const { layout, words } = this;
     let level: { line: number; key: bigint }[] = [];
     for (let first = 0; first < keys.length; first += layout.values) {
       const line = this.#next++;
       const end = Math.min(keys.length, first + layout.values);
-      // Places behind the last interval get the largest key, which no address reaches.
+      // Fill the unused keys of a line with the largest key, which no address reaches.
       for (let place = layout.keepsFirstKey ? 0 : 1; place < layout.values; place++) {
         const key = first + place < end ? itemAt(keys, first + place) : this.#largest();
         layout.put(words, line * LINE, place, key, false);

@@ -48,7 +48,7 @@ writeFileSync(
       {
         ...manifest,
         platform: { architecture, os: 'linux' },
-        // containerd names the imported image by the first, and other tools by the second.
+        // containerd names the imported image by the first annotation, other tools by the second.
         annotations: {
           'io.containerd.image.name': `docker.io/library/weir:${version}`,
           'org.opencontainers.image.ref.name': version,

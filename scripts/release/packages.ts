@@ -15,13 +15,13 @@ export type Locked = {
   readonly cpu?: readonly string[];
 };
 
-/** `folder`: the path below the root of the repository. */
+/** An npm package. `folder`: its path below the root of the repository. */
 export type Package = Locked & { readonly name: string; readonly folder: string };
 
 export type Shipped = {
-  /** Packages with code in a bundle. */
+  /** npm packages whose code is in a bundle. */
   readonly bundled: readonly Package[];
-  /** Packages that are shipped as folders, for each system for which npm has them. */
+  /** npm packages that a release contains as folders, for all operating systems and processors. */
   readonly folders: readonly Package[];
 };
 
@@ -53,7 +53,7 @@ export function isForThisMachine({ os, cpu }: Locked): boolean {
   return (os?.includes(process.platform) ?? true) && (cpu?.includes(process.arch) ?? true);
 }
 
-/** Returns the folder that Node finds for a package, if a file in the folder `from` loads it. */
+/** Returns the folder from which Node loads a package, if a file in the folder `from` imports the package. */
 function folderOf(name: string, from: string, locked: Readonly<Record<string, Locked>>): string {
   for (let folder = from; ; folder = folder.slice(0, Math.max(folder.lastIndexOf('/node_modules/'), 0))) {
     const path = join(folder, 'node_modules', name);
@@ -63,8 +63,8 @@ function folderOf(name: string, from: string, locked: Readonly<Record<string, Lo
 }
 
 /**
- * Returns the package folders of the files with code in the bundles, by the metafiles of esbuild. Not by the
- * source maps: those of a package can name sources that are not in the package.
+ * Returns the folders of the packages whose code is in the bundles. Reads the metafiles of esbuild: the
+ * source maps of a package can name sources that are not in the package.
  */
 function bundledFolders(): string[] {
   const outputs = ['programs', 'bundles'].flatMap((name) => {

@@ -113,7 +113,7 @@ function nodeComponent(path: string): Component {
   };
 }
 
-/** The same contents have the same number, so that a release has the same bytes. */
+/** Derives the serial number from the contents `of`, so that equal releases are equal byte for byte. */
 function serialNumber(of: string): string {
   const hex = createHash('sha256').update(of).digest('hex');
   const variant = ((Number.parseInt(hex.slice(16, 18), 16) & 0x3f) | 0x80).toString(16);

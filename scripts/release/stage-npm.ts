@@ -6,7 +6,7 @@ import { isForThisMachine, type Locked, type Package, shippedPackages } from './
 const NEVER_RUN =
   /^(\..*|tests?|benchmarks?|examples?|docs?|build|fixtures|scripts|types|musl_.*|(test|bench|benchmark|example|eslint\.config)\.js|cnoke\.cjs|tsconfig\.json)$/;
 
-/** The texts of packages that have none in their folder, by their names. */
+/** The licence texts of packages that have no licence in their folder, by package name. */
 const TEXTS: Readonly<Record<string, readonly string[]>> = {
   '@bufbuild/protobuf': ['scripts/release/licences/protobuf.txt', 'LICENSE'],
   [`@koromix/koffi-${process.platform}-${process.arch}`]: ['node_modules/koffi/LICENSE.txt'],
@@ -27,7 +27,7 @@ const { bundled, folders } = shippedPackages();
 const dependencies = Object.fromEntries(
   Object.entries(own.dependencies).filter(([name]) => folders.some(({ folder }) => folder === `node_modules/${name}`)),
 );
-// The objects in dist/bpf were compiled and tried on this architecture.
+// The BPF objects in dist/bpf were compiled and tested on the architecture of this machine.
 const platform = { os: [process.platform], cpu: [process.arch] };
 const { name, description, license, type, engines, exports, bin } = own;
 const released = { name, version, description, license, type, ...platform, engines, exports, bin, dependencies };
@@ -51,7 +51,7 @@ function locked(packages: readonly Package[]): Record<string, Locked> {
   return Object.fromEntries(packages.map(({ name: _, folder, ...each }) => [folder, each]));
 }
 
-/** Copies the files of a package that run, and its licence: no tests, examples, types and sources in C++. */
+/** Copies the licence and the files of a package that Node.js loads, without tests, types and C++ sources. */
 function copyPackage({ folder }: Package): void {
   const target = join(stage as string, folder);
   mkdirSync(target, { recursive: true });
