@@ -14,8 +14,8 @@ export type DnsOptions = DnsSettings & {
    */
   readonly mark: number;
   /**
-   * The client gets SERVFAIL if the grants that its answer needs are not in force within this time, in
-   * milliseconds. The default is 100 (D12).
+   * The client gets SERVFAIL if the grants that permit traffic to the answered addresses are not in force
+   * within this time, in milliseconds. The default is 100 (D12).
    */
   readonly grantTimeoutMs?: number;
   /** The proxy closes a TCP connection that is idle for this time in milliseconds. The default is 10,000. */

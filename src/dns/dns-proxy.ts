@@ -14,7 +14,7 @@ export type DnsProxy = {
   /**
    * Listens on every address on UDP and TCP. The proxy answers queries with SERVFAIL until the first `use`.
    * With `awaitsGrants`, and if a socket was open before, queries wait in the sockets until the datapath
-   * thread answers a grant request in time, for at most 30 seconds. Rejects if an address cannot be bound.
+   * thread can answer grant requests, for at most 30 seconds. Rejects if an address cannot be bound.
    */
   open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**

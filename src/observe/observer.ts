@@ -23,7 +23,7 @@ export type ObserverEvents = {
   trouble(code: string | null, message: string): void;
   /** Called when a problem has ended. `code` names this success, for example `findings_stored`. */
   relief(code: string, message: string): void;
-  /** Returns the owners of addresses, for each new observer thread. */
+  /** Returns the pods and nodes that own addresses. Called for each new observer thread. */
   owners(): OwnerChanges;
   /**
    * Called each time `begin` has started a new observer thread. The owner of the observer must then call
@@ -80,7 +80,7 @@ export class Observer {
     if (this.#isClosed) return;
     if (this.#thread === null) {
       this.#thread = this.#start();
-      // Send the owners before any event, so that events get the names of owners.
+      // Send the owners of addresses before any event, so that the messages about events contain their names.
       this.seeOwners(this.#events.owners());
       for (const delta of this.#undelivered.drain()) this.#send({ kind: 'record', delta });
       for (const message of this.#early ?? []) this.#send(message);

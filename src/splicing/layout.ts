@@ -30,7 +30,7 @@ export const SPLICE_STATE = { quiet: 1, held: 2, joined: 3 } as const;
  * (`enum joined` of `bpf/weir.h`).
  */
 export const HOLD_RESULT = { at_rest: 0, busy: 1, gone: 2, unable: 3 } as const;
-/** Bits of the field `ends` of `struct join`. */
+/** Bits of the field `ends` of `struct join`: this direction ended by a FIN, or the connection was reset. */
 export const ENDS = { ended: 1, reset: 2 } as const;
 export const MAX_OFFLOADERS = 64;
 /** log2 of the unit of `last_seen` in nanoseconds: 2^20 ns. `last_seen` has 32 bits and wraps to 0. */

@@ -9,7 +9,7 @@ import { SpliceTable } from './table.js';
 
 /**
  * The time in nanoseconds for which a call of `renew` permits the datapath to forward offloaded connections.
- * If the process ends, the datapath stops to forward after this time.
+ * If the process ends, the datapath stops forwarding after this time.
  */
 const RENEWAL_NS = 5_000_000_000n;
 /** `check` checks each offloaded connection once in this many calls. */

@@ -180,8 +180,8 @@ export class Splicer {
     const [there, back] = pair.directions;
     const now = performance.now();
     if (there.hasEnded || back.hasEnded) {
-      // One direction has ended. End the attempt, because the zero window that it announces delays the data
-      // of the other direction.
+      // One direction has ended. End the offload attempt, because its zero window delays the data of the
+      // other direction.
       this.#giveUp(id, offload);
     } else if (now > from && this.#isAtRest(id, pair) && this.#offload(id, pair, offload)) {
       return;

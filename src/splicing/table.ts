@@ -129,7 +129,7 @@ export class SpliceTable {
   /**
    * Runs the BPF program `weir_join`. The program stops the packets of both directions if the two sockets of
    * the node have no data in transit. `ends` are the addresses and ports of packets from the client. Returns
-   * a number of `JOINED`.
+   * a value of `HOLD_RESULT`.
    */
   hold(ends: Ends): number {
     const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });

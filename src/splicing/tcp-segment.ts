@@ -59,7 +59,10 @@ export function segmentBytes(segment: TcpSegment): Uint8Array {
   return bytes;
 }
 
-/** Returns the Internet checksum (RFC 1071) of the bytes from offset `from` to offset `to`, exclusive. */
+/**
+ * Returns the Internet checksum (RFC 1071) of the bytes from offset `from` to offset `to`, exclusive. The sum
+ * starts at `initial`.
+ */
 function sumOf(view: DataView, from: number, to: number, initial: number): number {
   let sum = initial;
   for (let at = from; at < to; at += 2) sum += view.getUint16(at);

@@ -20,7 +20,10 @@ const GRID_MS = 1_000;
 const GRID_PART = 1 / 15;
 const GREATEST_GRID_MS = 8_000;
 
-/** Grants the addresses of DNS answers to the patterns that match the queried name (D12). */
+/**
+ * Grants the addresses of DNS answers to the hostname patterns that match the queried name, so that rules
+ * with these patterns apply to the addresses (D12).
+ */
 export class AnswerGrants {
   constructor(
     private readonly options: Pick<DnsOptions, 'minGrantMs' | 'maxGrantMs'>,

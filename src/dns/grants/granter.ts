@@ -24,8 +24,8 @@ type PendingGrant = {
 type Sent = { readonly id: number; readonly until: number; readonly grants: readonly PendingGrant[] };
 
 /**
- * Requests grants for addresses from the datapath thread. The granter collects requests until the next
- * `flush`, which sends them in one message.
+ * Requests grants for the addresses of hostnames from the datapath thread. The granter collects requests
+ * until the next `flush`, which sends them in one message.
  */
 export class Granter implements Sender {
   #port: MessagePort | null = null;
@@ -58,9 +58,10 @@ export class Granter implements Sender {
   }
 
   /**
-   * Grants all addresses to all patterns until `expiryNs`, in nanoseconds of the monotonic clock. Calls
-   * `done` when the datapath thread has answered, or with 'none' if no answer arrives within `timeoutMs`. A
-   * request with `isAwaited` false is sent with the next awaited request, or at the next `tick`.
+   * Grants all `addresses` to all hostname `patterns` until `expiryNs`, in nanoseconds of the monotonic
+   * clock. Calls `done` when the datapath thread has answered, or with 'none' if no answer arrives within
+   * `timeoutMs`. A request with `isAwaited` false is sent with the next awaited request, or at the next
+   * `tick`.
    */
   grant(
     patterns: readonly string[],
@@ -76,8 +77,8 @@ export class Granter implements Sender {
   }
 
   /**
-   * Sends the collected requests at the end of the current pump iteration. Call this method when a client
-   * starts to wait for a request that had `isAwaited` false.
+   * Sends the collected requests at the end of the current iteration of the pump, the loop that receives and
+   * sends. Call this method when a client starts to wait for a request that had `isAwaited` false.
    */
   flushSoon(): void {
     if (this.#isToBeFlushed) return;

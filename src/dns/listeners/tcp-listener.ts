@@ -91,7 +91,10 @@ export class TcpListener {
     return listenOnDuplicate(this.#server, fd);
   }
 
-  /** Stops to accept. Open connections stay open, and further connections stay in the socket. */
+  /**
+   * Stops accepting connections. Open connections stay open, and further connections wait in the listening
+   * socket.
+   */
   pause(): void {
     this.#closed ??= new Promise<void>((resolve) => this.#server.close(() => resolve()));
   }

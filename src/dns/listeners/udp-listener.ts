@@ -41,7 +41,7 @@ export class UdpListener {
     this.#port = port;
   }
 
-  /** Stops to receive. Answers can still be sent. */
+  /** Stops receiving queries. Answers can still be sent. */
   pause(): void {
     this.#port?.pause();
   }

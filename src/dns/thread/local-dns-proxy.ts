@@ -26,9 +26,15 @@ import { Pump } from '#sockets/udp/pump.js';
 import { DecidedHits } from '#threads/decided-hits.js';
 
 const TICK_MS = 20;
-/** A removed listening address still answers for this time, which is longer than any lookup takes. */
+/**
+ * After the removal of a listening address, the proxy still answers there for this time, in milliseconds. No
+ * lookup takes longer.
+ */
 const REMOVED_FOR_MS = 2_000;
-/** The longest time for which the end of the proxy waits for the answers of queries in progress. */
+/**
+ * When the proxy closes, it waits for the answers of queries in progress for at most this time, in
+ * milliseconds.
+ */
 const FINISH_MS = 500;
 const FINISH_POLL_MS = 5;
 
@@ -264,7 +270,7 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Stops to receive. Queries in progress get their answers within `FINISH_MS`; further queries stay in the
+   * Stops receiving. Queries in progress get their answers within `FINISH_MS`; further queries stay in the
    * sockets.
    */
   async close(): Promise<void> {

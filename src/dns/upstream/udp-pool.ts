@@ -11,8 +11,8 @@ const SOCKETS = 16;
 const USES = 128;
 
 /**
- * The UDP sockets that query one upstream. All queries of one pump iteration use the same socket, so that one
- * system call sends them.
+ * The UDP sockets that query one upstream. All queries of one iteration of the pump (the loop that receives
+ * and sends) use the same socket, so that one system call sends them.
  */
 export class UdpPool {
   readonly #sockets: (UdpSocket | null)[] = [];

@@ -25,8 +25,8 @@ const COARSE = 2_048;
 
 /**
  * Where events were lost. `dataplane`: between the kernel and the observer thread, or in this class because
- * all findings were in use. `source_share`: in the BPF program, because the source of the packets had used up
- * its event budget.
+ * both limits of findings were reached. `source_share`: in the BPF program, because the source of the packets
+ * had used up its event budget.
  */
 type LostAt = 'dataplane' | 'source_share';
 type Pending = {
@@ -42,7 +42,10 @@ type Pending = {
   readonly destinationOwner: OwnerName | null;
   readonly port: number | null;
   readonly wire: End | null;
-  /** The 32-bit word at `AT.kind` of the event record (event-record.ts), with the event type set to 0. */
+  /**
+   * The verdict, drop reason and protocol in one 32-bit word: the word `AT.kind` of the event record
+   * (event-record.ts), with the event type set to 0.
+   */
   readonly kind: number;
   readonly icmp: number;
   readonly passed: boolean;

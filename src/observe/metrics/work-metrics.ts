@@ -42,7 +42,10 @@ export type WorkMetrics = {
    * refusal.
    */
   policyWrite(outcome: string): void;
-  /** Counts the end of a pending policy change that this node decided by itself. */
+  /**
+   * Counts a pending policy change that this node ended without a request: `complete` keeps the change,
+   * `revert` undoes it.
+   */
   changeEnded(outcome: 'complete' | 'revert'): void;
   /**
    * Counts a reload of the configuration. `needsRestart`: the number of changed fields that take effect only

@@ -1,12 +1,16 @@
 import type { OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
 
-/** The owner of an address from `sinceMs` until before `untilMs`. */
+/**
+ * The pod or node that owned an address from `sinceMs` (inclusive) to `untilMs` (exclusive), in milliseconds
+ * since 1970.
+ */
 type Term = { readonly owner: OwnerName; readonly sinceMs: number; readonly untilMs: number };
 
 /**
- * The owners of IPv4 addresses over time, so that an event gets the name of the pod that had the address at
- * the time of the event. Above `capacity` addresses, further addresses have no owner. Former owners are kept
- * for the `formerAddresses` addresses that changed last, at most `formerEach` for each address.
+ * The pods and nodes that own IPv4 addresses over time, so that an event gets the name of the pod that had
+ * the address at the time of the event. Above `capacity` addresses, further addresses have no owner. Former
+ * owners are kept for the `formerAddresses` addresses that changed last, at most `formerEach` for each
+ * address.
  */
 export class AddressOwners {
   readonly #current = new Map<number, Term>();

@@ -12,24 +12,27 @@ export type Sink = {
 };
 
 /**
- * The limit of waiting bytes for all readers together, in equal parts for each reader. The memory in use is
- * usually smaller, because readers of a channel share the memory of their frames.
+ * The limit of bytes that wait to be sent, for all readers together; each reader gets an equal part. The
+ * memory in use is usually smaller, because readers of a channel share the memory of their frames.
  */
 const WAITING_BYTES = 256 * 1024 * 1024;
 /**
- * The smallest and the largest value of the limit of waiting bytes for one reader. `WAITING_MOST` bytes are
+ * The smallest and the largest limit of bytes that wait to be sent to one reader. `WAITING_MOST` bytes are
  * 0.2 s of messages at 100,000 messages per second.
  */
 const WAITING_LEAST = 256 * 1024;
 const WAITING_MOST = 8 * 1024 * 1024;
-/** Messages that report losses may exceed the limit of waiting bytes by this many bytes. */
+/** Messages that report losses may exceed the limit of bytes that wait for a reader by this many bytes. */
 const LOST_BYTES = 64 * 1024;
 const LOOK_MS = 500;
 const STALLED_MS = 60_000;
 /** After this number of sends, `#write` yields to other work of the main thread, such as API requests. */
 const SENDS_AT_ONCE = 64;
 
-/** Adds a reader to a channel, at its place in the order of the frames. */
+/**
+ * Adds a reader to a channel. In the queue with the frames, so that the reader gets only the frames behind
+ * it.
+ */
 type Subscription = { readonly reader: number; readonly channel: number };
 type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };
 
@@ -63,8 +66,8 @@ export class Readers {
   }
 
   /**
-   * The limit of waiting bytes for each reader. Above the limit, messages for the reader are dropped until
-   * the network has accepted enough bytes.
+   * The limit of bytes that wait to be sent to each reader. Above the limit, messages for the reader are
+   * dropped until the network has accepted enough bytes.
    */
   get #waitingBytes(): number {
     return Math.min(WAITING_MOST, Math.max(WAITING_LEAST, WAITING_BYTES / Math.max(1, this.#readers.size)));

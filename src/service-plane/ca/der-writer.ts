@@ -25,9 +25,12 @@ export const utf8 = (text: string): Der => asn1.create(UNIVERSAL, Type.UTF8, fal
 export const octets = (bytes: Uint8Array): Der => asn1.create(UNIVERSAL, Type.OCTETSTRING, false, binary(bytes));
 export const bits = (bytes: Uint8Array, unused = 0): Der =>
   asn1.create(UNIVERSAL, Type.BITSTRING, false, String.fromCharCode(unused) + binary(bytes));
-/** Returns an element with a context-specific tag that contains complete elements. */
+/** Returns an element with EXPLICIT tagging: a context-specific tag that contains complete elements. */
 export const explicit = (tag: number, ...parts: Der[]): Der => asn1.create(CONTEXT_SPECIFIC, tag, true, parts);
-/** Returns an element whose own tag is replaced by a context-specific tag. `bytes` is the content. */
+/**
+ * Returns an element with IMPLICIT tagging: a context-specific tag replaces its own tag. `bytes` is the
+ * content.
+ */
 export const implicit = (tag: number, bytes: Uint8Array): Der =>
   asn1.create(CONTEXT_SPECIFIC, tag, false, binary(bytes));
 

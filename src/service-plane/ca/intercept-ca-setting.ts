@@ -11,8 +11,8 @@ import { describeCa, type InterceptCa, interceptCaOf } from './intercept-ca.js';
 import { readCa } from './read-ca.js';
 
 /**
- * The stored intercept CA, with which the service plane signs leaf certificates. A value of null instead
- * means that no CA is stored.
+ * The stored CA that signs the leaf certificates of intercepted connections. `InterceptCaMaterial | null` is
+ * null if no CA is stored.
  */
 export type InterceptCaMaterial =
   | { readonly kind: 'ca'; readonly ca: InterceptCa }
@@ -75,7 +75,7 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
   const changed = new ReplaySubject<InterceptCaMaterial | null>(1);
   let last = await materialOf(store);
   changed.next(last);
-  // The shared store emits the writes of this node as well.
+  // Emit each change only once: a shared store also reports the writes of this node.
   const tell = (material: InterceptCaMaterial | null): void => {
     if (isSameCa(last, material)) return;
     last = material;

@@ -97,9 +97,10 @@ const TAKEN = 1;
 const TAKEN_AND_RENEWED = 2;
 
 /**
- * Members of Node's native SecureContext that Node's type definitions lack. The callback returns a code that
- * tells OpenSSL whether to accept or renew a ticket. The callback also returns the keys of HMAC-SHA256 and
- * AES-128 and, for a new ticket, the name of the keys and an IV.
+ * Members of Node's native SecureContext that Node's type definitions lack. OpenSSL calls
+ * `onticketkeycallback` for each TLS session ticket. The result contains a code (reject, accept, or accept
+ * and renew the ticket), the keys of HMAC-SHA256 and AES-128, and for a new ticket the name of the keys and
+ * an IV.
  */
 type Native = {
   enableTicketKeyCallback(): void;

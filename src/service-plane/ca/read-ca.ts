@@ -70,7 +70,7 @@ function readChain(text: string): { readonly certificates: readonly [Read, ...Re
   let certificates: Read[];
   try {
     certificates = blocks.map((pem) => ({ pem, read: new X509Certificate(pem) }));
-    // `readCertificate` rejects BER, which `X509Certificate` (OpenSSL) accepts.
+    // Call `readCertificate` to reject BER, which `X509Certificate` (OpenSSL) accepts.
     for (const { read } of certificates) readCertificate(read.raw);
   } catch {
     return { fault: 'Contains a certificate that cannot be read.' };

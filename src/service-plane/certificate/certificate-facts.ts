@@ -9,7 +9,7 @@ const CERTIFICATES = 10;
 const BYTES = 102_400;
 
 export type CertificateOptions = {
-  /** Returns the root certificates for rules without trust anchors: those that `upstream_ca` names. */
+  /** Returns the root certificates for rules without trust anchors: those of the setting `upstream_ca`. */
   readonly roots: () => TrustAnchors;
   readonly nowMs?: () => number;
 };

@@ -21,7 +21,10 @@ export class ConnectionEvaluator {
   #inspection: Inspection | null = null;
   #steps: StepFinder | null = null;
   #grants: MessagePort | null = null;
-  /** Resolves when `setGrantPort` is called, or when the time of `awaitGrants` is over. */
+  /**
+   * Resolves when the grants can be read (`setGrantPort`), or when the time limit of `awaitGrants` has
+   * passed.
+   */
   #grantsCome: Promise<void> = Promise.resolve();
   #grantsCame: () => void = () => {};
   #isAwaiting = false;
@@ -49,8 +52,8 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Replaces all members. Before the first call, each source gets all deny rules and no allow rules of groups
-   * with selectors.
+   * Replaces all members (addresses that Kubernetes objects own). Before the first call, all deny rules and
+   * no allow rules of groups with selectors apply to each source.
    */
   replaceMembers(list: MemberList): void {
     this.#members.replace(list);
@@ -62,7 +65,10 @@ export class ConnectionEvaluator {
     this.#steps = new StepFinder(this.#inspection, this.#members.isKnown ? this.#members : null);
   }
 
-  /** Makes decisions that need grants wait for `setGrantPort`, for at most this time. */
+  /**
+   * Makes decisions that need grants (addresses learned for hostnames) wait for `setGrantPort`, for at most
+   * `forMs` milliseconds.
+   */
   awaitGrants(forMs: number): void {
     this.#isAwaiting = true;
     this.#grantsCome = new Promise((resolve) => {
@@ -83,11 +89,11 @@ export class ConnectionEvaluator {
   }
 
   /**
-   * Returns the rules and defaults that can decide a connection, in the order of evaluation; null before the
-   * first policy, and if the time of `awaitGrants` is over. Requests the grants of the destination address
-   * only if the result depends on them. With `expiredToo`, an expired grant counts until its removal (D12).
-   * If the grants are unavailable, a deny rule by hostname matches, and an allow rule by hostname does not
-   * match (D19a).
+   * Returns the rules and defaults that can decide a connection, in the order of evaluation. Returns null
+   * before the first policy, and if grants are needed but `setGrantPort` was not called in time. Requests the
+   * grants of the destination address only if the result depends on them. With `expiredToo`, an expired grant
+   * counts until its removal (D12). If the grants are unavailable, a deny rule by hostname matches, and an
+   * allow rule by hostname does not match (D19a).
    */
   async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
@@ -102,7 +108,7 @@ export class ConnectionEvaluator {
     const steps = finder.stepsOf(flow, asked);
     if (!isNamed || isSame(steps, finder.stepsOf(flow, EVERY_GRANT))) return steps;
     await this.#grantsCome;
-    // `setGrantPort` was not called in time. As before the first policy, the connection is not decided.
+    // `setGrantPort` was not called in time: return null, as before the first policy.
     if (this.#isAwaiting && this.#grants === null) return null;
     const patterns = await this.#granted(flow.destination, expiredToo);
     return finder.stepsOf(flow, patterns === null ? null : grantsOf(flow.destination, new Set(patterns)));

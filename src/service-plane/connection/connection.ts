@@ -68,9 +68,9 @@ export class Connection {
   }
 
   /**
-   * Handles a connection above the limit of inspected connections. The connection passes uninspected if a
-   * rule or default in audit mode decides a connection whose ClientHello is unreadable (D4). If not, the
-   * connection is reset.
+   * Handles a connection above the limit of inspected connections: evaluates it like a connection with an
+   * unreadable ClientHello. If the rule or default that decides is in audit mode, the connection passes
+   * uninspected (D4). Otherwise it is reset.
    */
   async beginUnread(reason: OverflowReason): Promise<void> {
     const steps = await this.#steps();
@@ -113,7 +113,7 @@ export class Connection {
 
   /**
    * Returns the rules and defaults that can decide the connection, in the order of evaluation; null before
-   * the first policy. All belong to one policy and one owner of the source: if one of them changes during the
+   * the first policy. If the policy or the Kubernetes object that owns the source address changes during the
    * read, the method reads again.
    */
   async #steps(expiredToo = false): Promise<readonly Step[] | null> {
@@ -130,8 +130,8 @@ export class Connection {
   }
 
   /**
-   * Decides the connection by `steps`, which the caller read before it waited for bytes. If the policy or the
-   * owner of the source has changed during the wait, reads the steps again.
+   * Decides the connection by `steps`, the rules and defaults that the caller read before it waited for
+   * bytes. If the policy or the owner of the source address has changed during the wait, reads them again.
    */
   #settle(steps: readonly Step[], said: ClientBytes, asked: QueriedServer | null = null): void {
     if (this.#stepsFor === this.#changes) {
@@ -146,8 +146,8 @@ export class Connection {
   }
 
   /**
-   * Makes each later change evaluate the connection again by `live`. If the steps have already changed,
-   * evaluates the connection now.
+   * From now on, evaluates the connection again by `live` after each change of the policy or of the owner of
+   * the source address. If such a change followed the last call of `#steps()`, evaluates it now.
    */
   #goLive(live: EstablishedConnection): void {
     this.#live = live;
@@ -232,8 +232,8 @@ export class Connection {
       }
       if (server === null) return this.#refuse('server_unreachable');
       if (this.#stepsFor !== this.#changes) {
-        // The policy or the owner of the source changed while the server connection was being opened. Decide
-        // again before the server receives any byte.
+        // The policy or the owner of the source address changed while the server connection was being opened.
+        // Decide again before the server receives any byte.
         server.destroy();
         return this.#settle([], said);
       }

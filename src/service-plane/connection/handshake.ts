@@ -23,9 +23,9 @@ type Ends = { readonly client: Socket; readonly server: Socket };
 type Begun = { readonly hello: Uint8Array; readonly behind: Uint8Array; readonly held: Uint8Array };
 
 /**
- * The result of a handshake. `fault` is null if the server uses a ClientHello that Weir evaluated or
- * compared, or if a peer has ended its direction. `rest`: the client bytes that the caller must still send to
- * the server.
+ * The result of a handshake. `fault` is null if the server accepts the first ClientHello or a permitted
+ * second ClientHello (`mayFollow`), or if a peer has closed its direction. `rest`: the client bytes that the
+ * caller must still send to the server.
  */
 type Done = (fault: HandshakeFault | null, rest: Uint8Array) => void;
 

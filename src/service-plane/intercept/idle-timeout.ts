@@ -1,15 +1,15 @@
 /** The idle timeout of a connection or stream, in ticks of five seconds. */
 const IDLE_TICKS = 60;
 /**
- * The idle timeout after the client has ended its direction, in ticks of five seconds. A client that has
- * closed its connection looks the same as a client that only sends no more, until the client gets data.
+ * The idle timeout after the client has closed its direction, in ticks of five seconds. This timeout is
+ * shorter, because a FIN does not show whether the client still reads or has closed the whole connection.
  */
 const HALF_CLOSED_TICKS = 12;
 /** The maximum time from the first byte to the end of a message head, in ticks of five seconds. */
 const HEAD_TICKS = 6;
 /**
- * The idle time after which a session returns its server link to the pool, in ticks of five seconds. An idle
- * client then occupies no connection to a server.
+ * The idle time after which a session returns its connection to the server to the pool, in ticks of five
+ * seconds. An idle client then occupies no connection to a server.
  */
 const RESTING_TICKS = 1;
 

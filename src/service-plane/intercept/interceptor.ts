@@ -234,8 +234,8 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * Opens an HTTP/1.1 link that replaces a closed link. If rules match requests by the server's certificate,
-   * the new server must have the same certificate.
+   * Opens an HTTP/1.1 connection to the server in place of a closed one. If rules match requests by the
+   * server's certificate, the new connection must have the same server certificate.
    */
   #linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void {
     this.#link(

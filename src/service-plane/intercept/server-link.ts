@@ -23,11 +23,11 @@ export type LinkListener = {
 
 /** A verified TLS connection to the client's original destination, opened from the client's address. */
 export class ServerLink {
-  /** True after the link has transferred a complete exchange. */
+  /** True after at least one complete request and response were transferred over this connection. */
   isUsed = false;
   /**
-   * True if the server may have bound the connection to an authenticated user. The link must then not be used
-   * for another client connection.
+   * True if the server may have bound the connection to an authenticated user. The connection must then not
+   * be used for another client connection.
    */
   isBound = false;
   /** The current listener; null before the first call of `listen`. */
@@ -37,7 +37,7 @@ export class ServerLink {
   readonly #end: () => TlsEnd | null;
   /**
    * The listener from `detach` until the next call of `listen`. If the server sends data without a request,
-   * or ends the connection, this listener closes the link.
+   * or ends the connection, this listener closes the connection.
    */
   readonly #unusedListener: LinkListener = {
     onData: () => this.socket.destroy(),
@@ -46,9 +46,9 @@ export class ServerLink {
   };
 
   /**
-   * `key`: identifies the destination; the pool gives a link only to a session whose destination has the same
-   * key. `protocol`: the ALPN protocol that the server selected; null if the server selected none. `roots`:
-   * see `CertificateOptions`.
+   * `key`: identifies the destination; the pool gives a connection only to a session whose destination has
+   * the same key. `protocol`: the ALPN protocol that the server selected; null if the server selected none.
+   * `roots`: see `CertificateOptions`.
    */
   constructor(
     readonly socket: TLSSocket,
@@ -104,8 +104,8 @@ export function keyOf({ flow, sni, protocols }: Destination): string {
 }
 
 /**
- * Opens a link to a server, and calls `done` once with the link or the failure. The returned function cancels
- * the attempt; `done` then gets a failure.
+ * Opens a connection to a server, and calls `done` once with the connection or the failure. The returned
+ * function cancels the attempt; `done` then gets a failure.
  */
 export function linkServer(
   destination: Destination,

@@ -1,6 +1,6 @@
 import type { ServerLink } from './server-link.js';
 
-/** The time after which an unused link is closed, in ticks of five seconds. */
+/** The time after which an unused connection to a server is closed, in ticks of five seconds. */
 const IDLE_TICKS = 2;
 const OF_A_KEY = 64;
 const LINKS = 8_192;
@@ -8,8 +8,8 @@ const LINKS = 8_192;
 type Idle = { readonly link: ServerLink; readonly since: number };
 
 /**
- * A pool of links that no session uses. A session gets only links that were opened from the address of its
- * client.
+ * A pool of connections to servers that no session uses. A session gets only connections that were opened
+ * from the address of its client.
  */
 export class ServerPool {
   readonly #idle = new Map<string, Idle[]>();
@@ -18,11 +18,11 @@ export class ServerPool {
   constructor(private readonly clock: { readonly tick: number }) {}
 
   /**
-   * Removes the most recently used link with this key from the pool, and returns the link; null if there is
-   * no such link.
+   * Removes the most recently used connection with this key from the pool, and returns it; null if there is
+   * none.
    */
   take(key: string): ServerLink | null {
-    // Skip links that have ended: Node may not have emitted the event of the end yet.
+    // Skip connections that have ended: Node may not have emitted the event of the end yet.
     const link = this.#idle.get(key)?.findLast((idle) => !idle.link.hasEnded)?.link;
     if (link === undefined) return null;
     this.#remove(link);
@@ -45,7 +45,7 @@ export class ServerPool {
     link.listen({ onData: drop, drained: () => {}, gone: drop });
   }
 
-  /** Closes links that were unused for too long. The interceptor calls this at every tick. */
+  /** Closes connections that were unused for too long. The interceptor calls this at every tick. */
   checkTimeouts(): void {
     const { tick } = this.clock;
     for (const { link, since } of [...this.#idle.values()].flat()) if (tick - since > IDLE_TICKS) this.#drop(link);

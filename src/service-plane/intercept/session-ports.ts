@@ -28,8 +28,8 @@ export type SessionPorts = {
   /** Called when the session has ended. Closes the connection to the client. */
   over(): void;
   /**
-   * Replaces `over`: resets the connection to the client, so that an incomplete response cannot pass as
-   * complete.
+   * Called in place of `over` to reset the connection to the client, so that the client cannot take an
+   * incomplete response as complete.
    */
   reset(): void;
 };

@@ -26,11 +26,9 @@ function onEndOfData(stream: Readable, ended: () => void): void {
 
 /**
  * Returns a function that returns how the peer ended its direction; null before the end. Call `watchTlsEnd`
- * before data can arrive.
- *
- * Node reports close_notify and a FIN without close_notify in the same way. But libuv stops to read a TCP
- * socket at its FIN. So the end was close_notify if Node still reads the TCP socket at the end of the data
- * (EALREADY), or had stopped to read it before.
+ * before data can arrive. Node reports close_notify and a FIN without close_notify in the same way. But libuv
+ * stops reading a TCP socket at its FIN. So the end was close_notify if Node still reads the TCP socket at
+ * the end of the data (EALREADY), or had stopped reading it before.
  */
 export function watchTlsEnd(socket: TLSSocket): () => TlsEnd | null {
   let end: TlsEnd | null = null;

@@ -104,7 +104,7 @@ export class PlaneThread {
     try {
       this.#point = ownSpliceOffload(point);
     } catch {
-      // The datapath has closed its descriptors. The next datapath provides a new offload.
+      // The datapath has ended and closed its descriptors. The next datapath provides new ones.
       this.#point = null;
     }
     this.tell({ kind: 'set_splice_offload', point });

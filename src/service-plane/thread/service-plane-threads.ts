@@ -50,7 +50,7 @@ class ServicePlaneThreads implements ServicePlane {
   readonly #watchers = new Set<(change: ServicePlaneChange) => void>();
   readonly #observers = new Set<(seen: SeenConnections) => void>();
   #threads: readonly PlaneThread[] = [];
-  /** Whether `begin` has started the threads, and the next `open` takes them. */
+  /** True if `begin` has started threads that the next `open` uses. */
   #isBegun = false;
   #inspection: InspectionImage | null = null;
   #ca: InterceptCa | null = null;

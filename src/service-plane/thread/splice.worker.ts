@@ -34,8 +34,8 @@ function spliceBy(point: SpliceOffload): void {
   try {
     splicer.setOffloader(() => new SpliceOffloader(point, thread, shared.descriptors));
   } catch (failure) {
-    // If another datapath replaces the datapath during this call, a later message brings the offload of the
-    // new datapath.
+    // If the datapath is replaced during this call, the call fails. A later message then contains the BPF
+    // objects of the new datapath.
     spliceFault = offloadFaultOf(failure);
   }
   parent.send({ spliceFault: spliceFault });

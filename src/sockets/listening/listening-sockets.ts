@@ -29,21 +29,22 @@ export type DescriptorStore = {
 };
 
 /**
- * The longest time for which packets and connections wait in the sockets of an earlier process: after it, the
- * node chart regards the start as over (`startDeadline`).
+ * The longest time, in milliseconds, for which packets and connections wait in sockets that an earlier
+ * process opened. After this time, the statechart of the node regards the start as complete
+ * (`startDeadline`).
  */
 export const MAX_WAIT_MS = 30_000;
 
 /**
- * A socket that is not wanted any more stays open for this time in milliseconds. If it is wanted again
- * meanwhile, it is used again, because a new socket could not bind the same address.
+ * A socket that is no longer configured stays open for this time in milliseconds. If it is configured again
+ * in this time, the same socket is used, because a new socket could not bind the address.
  */
 const REMOVED_FOR_MS = 3_000;
 
 /**
- * Owns the listening sockets of the API, the DNS proxy and the service plane. Their users have duplicates of
- * the descriptors. So packets and connections wait in a socket while its thread is started again, and, with a
- * `store`, while no process of the service runs.
+ * Owns the listening sockets of the API, the DNS proxy and the service plane, which use duplicates of the
+ * descriptors. So packets and connections wait in a socket while the thread of its part restarts. With a
+ * `store`, they also wait while no process of the service runs.
  */
 export class ListeningSockets {
   readonly #open = new Map<string, number>();
@@ -60,15 +61,15 @@ export class ListeningSockets {
   }
 
   /**
-   * Returns the descriptors of these sockets, which this object continues to own, and whether one of the
-   * sockets was open before. Opens the sockets that are missing. If that fails, closes the new sockets, and
-   * throws.
+   * Returns the descriptors of the `wanted` sockets, and whether one of the sockets was open before. Opens
+   * missing sockets; if that fails, closes the sockets that it opened, and throws. This object continues to
+   * own all the descriptors.
    */
   open(part: ListeningPart, wanted: readonly ListeningSocket[]): { descriptors: SocketDescriptors; isKept: boolean } {
     const descriptors: Record<string, number> = {};
     const opened: string[] = [];
-    // Close inherited sockets that are not wanted. One without SO_REUSEPORT would keep the address of a
-    // wanted socket in use.
+    // Close inherited sockets that are not wanted: a socket without SO_REUSEPORT would block the address of a
+    // wanted socket.
     const names = new Set(wanted.map((socket) => nameOf(part, socket)));
     for (const [name, fd] of this.inherited)
       if (name.startsWith(`${part}-`) && !names.has(name)) this.#discard(name, fd);
@@ -89,8 +90,8 @@ export class ListeningSockets {
   }
 
   /**
-   * Opens these sockets and calls `use` with their descriptors. If `use` rejects, the open sockets are those
-   * from before. Otherwise the sockets of the part that are not wanted are closed a short time later.
+   * Opens the `wanted` sockets, and calls `use` with their descriptors. If `use` rejects, closes the sockets
+   * that this call opened. Otherwise closes the other sockets of the part a short time later.
    */
   async change(
     part: ListeningPart,

@@ -129,7 +129,7 @@ function messageOf(text: Uint8Array, fd: number | null): Uint8Array {
 }
 
 /**
- * Returns the service manager that started this process; null if there is none that takes messages. Removes
+ * Returns the service manager that started this process; null if there is none that accepts messages. Removes
  * the environment variables, so that processes that this process starts do not get them.
  */
 export function serviceManager(

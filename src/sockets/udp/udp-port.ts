@@ -115,7 +115,7 @@ export class UdpPort implements Sender {
     return lost;
   }
 
-  /** Stops to receive. Datagrams stay in the socket, and the port can still send. */
+  /** Stops receiving. Datagrams wait in the socket, and the port can still send. */
   pause(): void {
     if (!this.#isClosed) this.pump.remove(this);
   }

@@ -79,8 +79,8 @@ type Named = { readonly id: string; readonly delta: FindingDelta };
 export async function openFindingStore(kv: KvStore, options: FindingStoreOptions): Promise<FindingStore> {
   const now = options.now ?? Date.now;
   const stored = await kv.get(STATE);
-  // Positions of outbox entries must rise even if an empty store replaces a lost store, because sinks see
-  // these positions. An empty store therefore starts at the current time in microseconds.
+  // Positions of outbox entries must rise even if an empty store replaces a lost store, because receivers of
+  // findings see these positions. An empty store therefore starts at the current time in microseconds.
   const state = stored === null ? emptyState(now() * 1_000) : FINDING_RECORDS.state.read(STATE, stored);
   if (state.format !== FORMAT) {
     const message = `open the findings: their format is ${state.format}, and this build knows format ${FORMAT}`;

@@ -96,7 +96,7 @@ type EventRecord = {
 /** Encodes wiretap messages (D32). Each message is one JSON object. */
 export class MessageWriter {
   readonly #known: MessageSurroundings;
-  /** The fields of each decider as encoded text. */
+  /** The encoded JSON fields of each decider (the rule or default that decided). */
   readonly #encodedDeciders = new WeakMap<NamedDecider, Uint8Array>();
   readonly #interfaces = new Map<string, Uint8Array>();
   readonly #seen = new TimeText();
@@ -256,9 +256,7 @@ export class MessageWriter {
     out.text(JSON.stringify(ofDestination));
   }
 
-  /**
-   * Writes the owners of both addresses. If the flow has ended, writes the owners at the begin of the flow.
-   */
+  /** Writes the Kubernetes owners of both addresses; for a flow that has ended, the owners at its begin. */
   #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
     const { owners } = this.#known;
     const { words } = batch;

@@ -27,8 +27,8 @@ import { Tunnel } from './tunnel.js';
 import { WriteBatch } from './write-batch.js';
 
 /**
- * The maximum number of client bytes that wait behind the current request. Up to this number the session
- * reads the client, because only a socket that is read reports that its client has gone.
+ * The maximum number of client bytes that wait behind the current request. Up to this number, the session
+ * reads the client's socket, because Node reports the end of a connection only for a socket that it reads.
  */
 const AHEAD_BYTES = 65_536;
 /** The time that a client has to close its connection after its last response, in ticks of five seconds. */
@@ -37,7 +37,7 @@ const UNREACHABLE: Problem = { status: 502, detail: 'The server cannot be reache
 
 export type Http1Ports = SessionPorts & {
   linkAgain(done: (link: ServerLink | ServerLinkFailure) => void): void;
-  /** Gives a server link, which the session no longer needs, back to the pool. */
+  /** Returns a connection to a server, which the session no longer needs, to the pool. */
   give(link: ServerLink): void;
 };
 
@@ -62,8 +62,8 @@ export class Http1Session {
   #tunnel: Tunnel | null = null;
   #isClosing = false;
   /**
-   * The tick in which all bytes for the client were sent, if the session then only waits for the client's
-   * end.
+   * The tick at which all bytes were sent to the client of a closing session, which then only waits for the
+   * client to close its connection; null before.
    */
   #farewellSince: number | null = null;
   #clientEnded = false;
@@ -77,8 +77,8 @@ export class Http1Session {
       gone: (how) => this.#onServerGone(how),
       give: (given) => ports.give(given),
     });
-    // The server may have closed the link during the TLS handshake with the client. The session then opens a
-    // new link for the first request.
+    // The server may have closed its connection during the TLS handshake with the client. The session then
+    // opens a new connection for the first request.
     if (link.hasEnded) link.socket.destroy();
     else this.#useLink(link);
     this.#clientEnd = watchTlsEnd(ports.client);
@@ -99,8 +99,9 @@ export class Http1Session {
   }
 
   /**
-   * Ends the session. If the session is idle and its server link has transferred a complete exchange, gives
-   * the link back to the pool; otherwise closes the link. Resets the link of an incomplete exchange.
+   * Ends the session. If the session is idle and its connection to the server has transferred a complete
+   * exchange, returns the connection to the pool; otherwise closes it. Resets the connection of an incomplete
+   * exchange.
    */
   close(): void {
     if (this.#isClosing) return;
@@ -110,9 +111,9 @@ export class Http1Session {
   }
 
   /**
-   * Ends the session if it was idle for too long, if a request head is incomplete for too long, or if the
-   * client has gone while the session did not read it. Gives the server link of a session that rests between
-   * requests back to the pool. The interceptor calls this method at every tick.
+   * Ends the session in three cases: it was idle for too long, a request head is incomplete for too long, or
+   * the client's connection has broken while Node did not read it. Between requests, returns the connection
+   * to the server to the pool after a short time. The interceptor calls this method at every tick.
    */
   checkTimeouts(): void {
     if (this.#tunnel !== null) {
@@ -173,8 +174,8 @@ export class Http1Session {
   }
 
   #onClient(chunk: Buffer): void {
-    // Read and drop what the client sends behind its last request. A close with unread data would become a
-    // reset, which can destroy the last response on its way to the client.
+    // Read and drop the bytes that the client sends after its last request. A close with unread data would
+    // become a reset, which can destroy the last response on its way to the client.
     if (this.#isClosing) return;
     this.#idleTimeout.moved();
     this.#waiting = this.#waiting === null ? chunk : Buffer.concat([this.#waiting, chunk]);
@@ -256,8 +257,8 @@ export class Http1Session {
   }
 
   /**
-   * Sends a request that must not be repeated, but only in the next event-loop iteration. Until then, Node
-   * can report that the server has closed the connection (RFC 9112, 9.3.1).
+   * Sends a request that must not be sent twice, in the next event-loop iteration. Before that, Node can
+   * report that the server has closed the connection (RFC 9112, 9.3.1).
    */
   #sendOnceHeard(exchange: Http1Exchange): void {
     setImmediate(() => {
@@ -433,7 +434,10 @@ export class Http1Session {
     this.#endClient();
   }
 
-  /** Ends the connection to the client after all that was written to it. */
+  /**
+   * Closes the connection to the client after all written data, and ends the use of the connection to the
+   * server.
+   */
   #endClient(mayServe = false): void {
     this.#isClosing = true;
     this.ports.client.end();
@@ -459,8 +463,8 @@ export class Http1Session {
   }
 
   /**
-   * Ends the session of a client that sends no more. A client that has sent whole requests before its end
-   * still gets the responses.
+   * Ends the session after the client has closed its direction, unless complete requests still need their
+   * responses.
    */
   #endWithClient(): void {
     if (this.#isClosing || this.#waiting !== null || this.#exchange?.body.isComplete === true) return;

@@ -3,11 +3,13 @@ import { destroyWithReset } from '#sockets/socket-options.js';
 import { WriteBatch } from './write-batch.js';
 
 export type ServerEndEvents = LinkListener & {
-  /** Gives a server link, which the session no longer needs, back to the pool. */
+  /** Returns a connection to a server, which the session no longer needs, to the pool. */
   give(link: ServerLink): void;
 };
 
-/** The server side of an HTTP/1.1 session, with at most one server link at a time. */
+/**
+ * The server side of an HTTP/1.1 session, with at most one connection to the server (`ServerLink`) at a time.
+ */
 export class ServerEnd {
   readonly #out = new WriteBatch();
   #link: ServerLink | null = null;
@@ -18,7 +20,7 @@ export class ServerEnd {
     return this.#link;
   }
 
-  /** Uses a link from now on: its events go to this object. */
+  /** Sends requests over the connection `link` from now on, and receives its events. */
   use(link: ServerLink): void {
     this.#link = link;
     link.listen(this.events);
@@ -42,7 +44,7 @@ export class ServerEnd {
     this.#link?.socket.resume();
   }
 
-  /** Detaches the link from the session, and returns the link; null if there is no link. */
+  /** Detaches the connection to the server from the session, and returns it; null if there is none. */
   release(): ServerLink | null {
     const link = this.#link;
     link?.detach();
@@ -51,8 +53,8 @@ export class ServerEnd {
   }
 
   /**
-   * Detaches the link from the session. If `mayServe` is true and the link is not bound to a user, gives the
-   * link back to the pool; if not, closes the link.
+   * Detaches the connection to the server from the session. Returns it to the pool if `mayServe` is true and
+   * the connection is not bound to a user; otherwise closes it.
    */
   drop(mayServe: boolean): void {
     const link = this.release();
@@ -61,7 +63,7 @@ export class ServerEnd {
     else link.socket.destroy();
   }
 
-  /** Detaches the link from the session, and resets the connection to the server. */
+  /** Detaches the connection to the server from the session, and resets it. */
   reset(): void {
     const link = this.release();
     if (link !== null) destroyWithReset(link.socket);

@@ -7,7 +7,8 @@ import { isBroken } from '#sockets/listening/tcp-endpoint.js';
 import { destroyWithReset } from '#sockets/socket-options.js';
 
 /**
- * The longest time without progress for which the last client data wait for a slow server, in milliseconds.
+ * The time, in milliseconds, after which the server of a closed tunnel is reset if it accepts no more of the
+ * client's last data.
  */
 const LAST_DATA_MS = 60_000;
 
@@ -64,8 +65,8 @@ export class Tunnel {
   }
 
   /**
-   * Resets both sides if one side was reset while the other side could not take its data, or if one side has
-   * ended and the tunnel was idle for too long. The session calls this method at every tick. Otherwise a
+   * Resets both sides in two cases: one connection has broken while Node neither read nor wrote, or one side
+   * has ended and the tunnel was idle for too long. The session calls this method at every tick. Otherwise a
    * tunnel has no idle timeout; keepalive detects a dead peer.
    */
   checkTimeouts(): void {
@@ -91,7 +92,7 @@ export class Tunnel {
       this.#serverEnded = true;
       this.ports.client.end();
     } else if (this.#serverEnded) {
-      // The client may still have to read the last data of the server. A reset would destroy them.
+      // Do not reset the client, which may still have to read the last data of the server.
       this.close();
     } else {
       this.#reset();

@@ -41,8 +41,8 @@ const {
 
 export type Http2ExchangePorts = SessionPorts & {
   /**
-   * The windows of the connection on which request bodies arrive, and of that on which response bodies
-   * arrive.
+   * The flow-control windows of two connections: the client's, on which request bodies arrive, and the
+   * server's, on which response bodies arrive.
    */
   readonly windows: Readonly<Record<'request' | 'response', Http2Window>>;
   /** Called when the client's stream is closed. */
@@ -60,8 +60,8 @@ type Carried = {
 const NOTHING_FOLLOWS: Following = { endStream: true, waitForTrailers: false };
 /**
  * The default priority of a stream. Passing these values saves a fifth of the time of a request, because Node
- * is slow when Node adds the defaults. Node 20 needs `weight`; Node 22 sends no weight, and warns if `weight`
- * is given (DEP0194).
+ * is slow when it must add the defaults. Node 20 needs `weight`; Node 22 sends no weight, and warns if
+ * `weight` is given (DEP0194).
  */
 const PRIORITY = {
   ...(process.versions.node.startsWith('20.') ? { weight: 16 } : {}),
@@ -304,8 +304,8 @@ export class Http2Exchange {
       'cache-control': 'no-store',
     });
     if (client.writable) client.end(body);
-    // Discard the request body: a client that does not read the response could otherwise make the thread
-    // hold it.
+    // Discard the request body. Otherwise a client that does not read the response could make the thread keep
+    // the body in memory.
     client.resume();
   }
 

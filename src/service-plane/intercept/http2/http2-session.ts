@@ -74,8 +74,8 @@ const RESETS_MS = 30_000;
 /** The time that a client has to close its connection after a GOAWAY frame, in milliseconds. */
 const FAREWELL_MS = 5_000;
 /**
- * The time after the end of the server connection in which the session reads the frames before that end, in
- * milliseconds. While Node writes to a connection, it holds received frames back, but not the end.
+ * After the server has closed its connection, the session still reads received frames for this time, in
+ * milliseconds. While Node writes to a connection, it reports the end of the connection before such frames.
  */
 const UNREAD_MS = 100;
 
@@ -97,7 +97,8 @@ export class Http2Session {
 
   constructor(private readonly ports: SessionPorts) {
     this.#idleTimeout = new IdleTimeout(ports.clock);
-    // Listen before Node's session does, which closes all streams at the end of its connection.
+    // Add this listener before Node's HTTP/2 session adds its own, which closes all streams when the
+    // connection ends.
     ports.link.socket.once('end', () => this.#onServerFin());
     for (const event of ['error', 'close'] as const) ports.link.socket.once(event, () => this.#onServerEnd());
     ports.client.once('end', () => this.#onClientEnd());
@@ -136,7 +137,10 @@ export class Http2Session {
     else socket.destroy();
   }
 
-  /** HTTP/2 has no half-closed connection: an end without GOAWAY ends the requests of the connection too. */
+  /**
+   * HTTP/2 has no half-closed connection: if the client's connection ends without GOAWAY, its requests end
+   * too.
+   */
   #onClientEnd(): void {
     this.close();
     this.ports.over();
@@ -209,8 +213,8 @@ export class Http2Session {
   }
 
   /**
-   * Counts a request for which `isClientReset` is true. At `RESETS` such requests within `RESETS_MS`, closes
-   * the client's connection.
+   * Counts a request that the client cancelled (`isClientReset`). At `RESETS` such requests within
+   * `RESETS_MS`, closes the client's connection.
    */
   #countReset(): void {
     const now = performance.now();

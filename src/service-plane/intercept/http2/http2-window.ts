@@ -5,20 +5,22 @@ export const STREAM_WINDOW = 262_144;
 /** The flow-control window of a whole connection, in bytes. */
 const CONNECTION_WINDOW = 4 * 1024 * 1024;
 /**
- * The number of paused streams without an effect on the window of the connection. A receiver that is slower
- * than its sender pauses its stream after every few frames, and each change of the window costs a frame.
+ * Up to this number of paused streams, the window of the connection stays unchanged. A receiver that is
+ * slower than its sender pauses its stream after every few frames, and each change of the window costs a
+ * frame.
  */
 const FREE_STREAMS = 4;
 
 /**
- * Limits the bytes that one HTTP/2 connection can make the service plane buffer. Node returns the window of a
- * connection to the sender as soon as data arrive (RFC 9113, 5.2), even if the stream is paused. So this
- * class withholds from the connection the bytes that paused streams can hold: `STREAM_WINDOW` for each.
+ * Limits the bytes that one HTTP/2 connection can make the service plane buffer. Node restores the window of
+ * a connection as soon as data arrive (RFC 9113, 5.2), even if the stream is paused. So this class reduces
+ * the window by the bytes that paused streams can hold: `STREAM_WINDOW` for each.
  */
 export class Http2Window {
   #paused = 0;
   /**
-   * The window of the connection if no stream is paused. It grows by one byte at each increase, see `#set`.
+   * The window of the connection, in bytes, if no stream is paused. `#set` adds one byte at each increase of
+   * the window.
    */
   #whole = CONNECTION_WINDOW;
   #size = CONNECTION_WINDOW;
@@ -40,11 +42,12 @@ export class Http2Window {
     if (this.#set() && !stream.destroyed) stream._read(0);
   }
 
-  /** Replaces `resumed` for a stream that is closed. */
+  /** Call this in place of `resumed` if a paused stream is closed. */
   closed(): void {
     this.#paused--;
-    // A PING frame makes Node send the increase of the window. If a PING frame has no response yet, Node
-    // sends the increase when the response arrives. More PING frames could exceed a limit of the peer.
+    // A PING frame makes Node send the increase of the window. While a PING frame has no response, send no
+    // other: Node sends the increase when the response arrives, and more frames could exceed a limit of the
+    // peer.
     if (!this.#set() || this.#isPinging) return;
     this.#isPinging = this.session.ping(() => {
       this.#isPinging = false;

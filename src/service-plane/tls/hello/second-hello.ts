@@ -32,7 +32,8 @@ export function mayFollow(first: Uint8Array, retry: Uint8Array, second: Uint8Arr
   const { cookie, earlyData, encryptedClientHello: ech, keyShare } = EXTENSION;
   if (!isPlainlyEqual(before.extensions, after.extensions) || is(earlyData) !== undefined) return false;
   if (!equal(asked.get(cookie) ?? was(cookie), is(cookie))) return false;
-  // A client repeats or replaces its ECH extension, and keeps its type (RFC 9849, 6.1.5 and 6.2).
+  // A client repeats or replaces its ECH extension, but keeps the type in its first byte (RFC 9849, 6.1.5 and
+  // 6.2).
   if (is(ech)?.[0] !== was(ech)?.[0]) return false;
   const mayShare = asked.has(keyShare) && was(keyShare) !== undefined && is(keyShare) !== undefined;
   if (!mayShare && !equal(was(keyShare), is(keyShare))) return false;
