@@ -54,7 +54,7 @@ describe('dataplane actor', () => {
     ]);
   });
 
-  test('the dataplane actor keeps the program of an earlier process, whose generation is newer than the data folder, until a policy is activated', async () => {
+  test('the dataplane actor keeps the program of an earlier process, whose generation is newer than that in the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -83,7 +83,7 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('the dataplane actor reports since when the kernel enforces the generation: for an adopted program from its activation, after a write from that write', async () => {
+  test('the dataplane actor reports since when a policy generation is in force: the activation by an earlier process, or the latest policy write', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system } = await startSystem({ datapath });
@@ -281,7 +281,7 @@ describe('dataplane actor', () => {
     expect(running()?.detail).toBe('enforcing');
   });
 
-  test('the dataplane actor attaches the datapath again after a link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
+  test('the dataplane actor attaches the datapath again after a BPF link was lost, and fails the check `dataplane_config` if attaching fails', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_running', 'enforcing');
     datapath.on.attach = () => {
@@ -315,7 +315,7 @@ describe('dataplane actor', () => {
     await until('dataplane_config', 'configured');
   });
 
-  test('the dataplane actor names removed pins in the check `dataplane_config` until the pins are restored', async () => {
+  test('the dataplane actor names removed BPF pins in the check `dataplane_config` until the pins are restored', async () => {
     const { datapath, until, system } = await startSystem();
     await until('dataplane_config', 'configured');
     let restore = (): void => {};

@@ -123,12 +123,12 @@ async function started({ releaseMs, ...ports }: { readonly inCluster?: string; r
 }
 
 describe('the members of selectors in a running node', () => {
-  it('an integration in the configuration replaces a stored integration with the same name', async () => {
+  it('a Kubernetes integration in the configuration file replaces a stored integration with the same name', async () => {
     const { source } = await started({ inCluster: 'prod' });
     await eventually(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
-  it('a change of the selector resolution compiles the active policy again with the same generation, and ends the readiness state `unresolved`', async () => {
+  it('when the Kubernetes selectors of the active policy are resolved, the node compiles the policy again with the same generation and is ready', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
     await eventually(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
@@ -156,7 +156,7 @@ describe('the members of selectors in a running node', () => {
     expect(datapath.log).toHaveLength(3);
   });
 
-  it('several new member addresses that the program lacks cause one compilation, and a failed compilation is repeated', async () => {
+  it('several Kubernetes member addresses that the compiled policy lacks cause one compilation, and a failed compilation is repeated', async () => {
     const { system, datapath, source, send, until } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
     await send({ replaces: changeOf([]), scope: RESOLVED });
@@ -183,7 +183,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('compilations leave out former members after the datapath had no room for them, until another generation is in force', async () => {
+  it('a policy is compiled without rules for former Kubernetes members after the datapath had no room for them, until another generation is in force', async () => {
     const { system, datapath, source, send, until } = await started();
     const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
     source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
@@ -227,7 +227,7 @@ describe('the members of selectors in a running node', () => {
       return { ...running, pairs };
     }
 
-    it('a policy write succeeds without former members if the datapath has no room for them', async () => {
+    it('a policy write succeeds without rules for former Kubernetes members if the datapath has no room for these rules', async () => {
       const { system, datapath, pairs, until } = await withFormer(0);
       expect(await system.policies.write(write(POLICY))).toMatchObject({ kind: 'written', generation: 1 });
       expect([pairs, datapath.log]).toEqual([
@@ -237,7 +237,7 @@ describe('the members of selectors in a running node', () => {
       await until('policy_ready', 'active');
     });
 
-    it('a dry run and a write of one group succeed without former members if the datapath has no room for them', async () => {
+    it('a dry run and a write of one source group succeed without rules for former Kubernetes members if the datapath has no room for these rules', async () => {
       const { system, pairs } = await withFormer(0);
       const tried = await system.policies.write(write(POLICY, { dryRun: true }));
       const first = await system.policies.write(write(POLICY));
@@ -249,7 +249,7 @@ describe('the members of selectors in a running node', () => {
       expect(pairs).toEqual([1, 0, 0, 1, 0]);
     });
 
-    it('a compilation after a change of members leaves out former members, and reports no error, if the datapath has no room for them', async () => {
+    it('a compilation after a change of Kubernetes members omits rules for former members, without an error, if the datapath has no room for them', async () => {
       const { system, datapath, pairs, send } = await withFormer(0);
       await system.policies.write(write(POLICY));
       const details: string[] = [];
@@ -267,7 +267,7 @@ describe('the members of selectors in a running node', () => {
       expect(details.filter((detail) => detail.includes('could not be compiled'))).toEqual([]);
     });
 
-    it('a policy write that is too large even without former members is refused with capacity_exceeded', async () => {
+    it('a policy write that is too large even without rules for former Kubernetes members is refused with capacity_exceeded', async () => {
       const { system, datapath, pairs } = await withFormer(-1);
       expect(await system.policies.write(write(POLICY))).toMatchObject({
         kind: 'refused',
@@ -278,7 +278,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('changed members are put in force while policy writes follow each other without a pause', async () => {
+  it('changed Kubernetes members are put in force even while policy writes follow each other without a pause', async () => {
     const { system, datapath, source, send } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
     await send({ replaces: changeOf([]), scope: RESOLVED });
@@ -298,7 +298,7 @@ describe('the members of selectors in a running node', () => {
     }
   });
 
-  it('the node releases the members of selectors some time after a dry run, but not while a write is put in force', async () => {
+  it('the node stops watching the Kubernetes selectors of a dry run some time after the dry run, but keeps those of a write that is not finished', async () => {
     const { system, datapath, source, send } = await started({ releaseMs: 20 });
     await send({ replaces: changeOf([]) });
     await system.policies.write(write(POLICY, { dryRun: true }));
@@ -311,7 +311,7 @@ describe('the members of selectors in a running node', () => {
     await eventually(() => expect(source.log.at(-1)).toBe('release'));
   });
 
-  it('a dry run of a client that may not change the node uses only the members that the node already knows', async () => {
+  it('a dry run of a client that may not change the node uses only the Kubernetes members that the node already knows', async () => {
     const { system, source, send } = await started();
     await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
     const opened = [...source.log];
@@ -325,7 +325,7 @@ describe('the members of selectors in a running node', () => {
     expect(source.log).toEqual(opened);
   });
 
-  it('an integration cannot be deleted while a write that names the integration is put in force', async () => {
+  it('a Kubernetes integration cannot be deleted while a policy write that names the integration is put in force', async () => {
     const { system, datapath, send } = await started();
     await send({ replaces: changeOf([]) });
     const finish = await beginWrite(system, datapath);
@@ -334,7 +334,7 @@ describe('the members of selectors in a running node', () => {
     expect(await system.integrations.remove({ name: 'prod' })).toMatchObject({ code: 'integration_in_use' });
   });
 
-  it('a compilation uses the last known members while the Kubernetes thread fails', async () => {
+  it('a policy is compiled with the last known Kubernetes members while the Kubernetes thread fails', async () => {
     const { system, source, send, until } = await started();
     source.membership = async () => {
       throw new Error('the Kubernetes thread died');
@@ -345,7 +345,7 @@ describe('the members of selectors in a running node', () => {
     await until('policy_ready', 'active');
   });
 
-  it('the check `policy_ready` reports that the Kubernetes thread is down until the thread has sent all members again', async () => {
+  it('the check `policy_ready` reports that the Kubernetes thread is down until the thread has sent all Kubernetes members again', async () => {
     const { system, send, fail } = await started();
     await send({ replaces: changeOf([]) });
     const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
@@ -357,7 +357,7 @@ describe('the members of selectors in a running node', () => {
     expect(detail()).not.toContain('the heap is full');
   });
 
-  it('the check `policy_ready` reports that the members are the last known ones while the API server refuses the token', async () => {
+  it('the check `policy_ready` reports that the Kubernetes members are the last known ones while the API server refuses the token', async () => {
     const { system, send, reflect } = await started();
     await send({ replaces: changeOf([]) });
     const detail = () => system.readiness().checks.find(({ name }) => name === 'policy_ready')?.detail;
@@ -370,7 +370,7 @@ describe('the members of selectors in a running node', () => {
     expect(detail()).toBe(before);
   });
 
-  it('an explanation decides by the selector membership of the source address', async () => {
+  it('an `explain` request evaluates the rules of the Kubernetes selectors that select the source address', async () => {
     const { system, source, send } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([[WEB, 1]], [[KEY]]) };
     await send({ replaces: changeOf([[WEB, 1]], [[KEY]]), scope: RESOLVED });
@@ -391,7 +391,7 @@ describe('the members of selectors in a running node', () => {
 describe('`MemberDistribution`', () => {
   const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
 
-  it('`MemberDistribution` sends removals to every part before it sends additions to any part, and stores the objects', async () => {
+  it('`MemberDistribution` removes Kubernetes members from every part of the node before it adds members to any part, and stores the objects', async () => {
     const log: string[] = [];
     const sinkOf = (name: string, ms: number) => {
       const noted = async (change: { readonly addresses: Uint32Array }) => {
@@ -432,7 +432,7 @@ describe('`MemberDistribution`', () => {
     expect(stored).toEqual([object]);
   });
 
-  it('`MemberDistribution` sends all members again to a part that failed, and to a datapath that was opened', async () => {
+  it('`MemberDistribution` sends all Kubernetes members again to a part of the node that failed, and to a datapath that was opened', async () => {
     const lists: number[] = [];
     const datapath = fakeDatapath();
     const result = { members: 1, refused: 0, uncompiled: 0, flows: 0 };
@@ -456,7 +456,7 @@ describe('`MemberDistribution`', () => {
     await distribution.close();
   });
 
-  it('`MemberDistribution` publishes the owner changes of each message, and returns the current owner of each address', async () => {
+  it('`MemberDistribution` publishes which Kubernetes objects gain or lose an address, and returns the current owner of each address', async () => {
     const distribution = new MemberDistribution({ ...quiet, record: new MemberRecord(), datapath: null, dns: null });
     const seen: OwnerChanges[] = [];
     distribution.ownersChanged.subscribe((changes) => seen.push(changes));

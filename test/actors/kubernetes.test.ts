@@ -20,7 +20,7 @@ function start() {
 }
 
 describe('actor of an integration', () => {
-  it('the actor of an integration is in the state of its worst reflector, and shows the time when that state began', () => {
+  it('the actor of a Kubernetes integration has the worst state of its reflectors, and shows the time when that state began', () => {
     const { actor, enter, context, state } = start();
     expect(state()).toBe('unused');
     enter('pods', 'connecting', 't1');
@@ -41,7 +41,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('the actor of an integration sets `staleSince` when it stops to watch, and clears it when it watches again or is unused', () => {
+  it('the actor of a Kubernetes integration sets `staleSince` when it stops watching, and clears it when it watches again or is unused', () => {
     const { actor, enter, context } = start();
     expect(context().staleSince).toBeNull();
     enter('pods', 'connecting', 't1');
@@ -61,7 +61,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('the actor of an integration shows the error of the reflector that determines the state, and no later error of another reflector', () => {
+  it('the actor of a Kubernetes integration shows the error of the reflector in the worst state, and no later error of another reflector', () => {
     const { actor, enter, context, state } = start();
     const shown = () => [state(), context().lastError?.reflector, context().lastError?.reason];
     enter('pods', 'watching', 't1');
@@ -78,7 +78,7 @@ describe('actor of an integration', () => {
     actor.stop();
   });
 
-  it('the actor of an integration keeps the latest error after the recovery', () => {
+  it('the actor of a Kubernetes integration keeps the latest error after the recovery', () => {
     const { actor, reflectors, enter, context, state } = start();
     enter('pods', 'backing_off', 't1', 'connection refused');
     expect(state()).toBe('backing_off');
@@ -89,7 +89,7 @@ describe('actor of an integration', () => {
     expect(reflectors.observed).toBe(false);
   });
 
-  it('the actor of an integration exists as long as the integration, and ignores the reflectors of other integrations', () => {
+  it('the actor of a Kubernetes integration exists as long as the integration, and ignores the reflectors of other integrations', () => {
     const { actor, names, reflectors, enter, of } = start();
     enter('pods', 'watching', 't1');
     names.next(['prod', 'test']);

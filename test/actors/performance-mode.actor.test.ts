@@ -88,7 +88,7 @@ describe('performance mode in a cluster', () => {
     ]);
   });
 
-  test('performance mode follows the cluster to an older revision, or to the default, after a backup was restored', async () => {
+  test('a node takes an older value of performance mode, or the default, from the cluster after an old backup of etcd was restored', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const empty = shared.backup();

@@ -58,7 +58,7 @@ async function reloading(plan: ReloadPlan, ...fail: string[]) {
 const lastOf = ({ configuration }: System) => configuration.lastReload();
 
 describe('a reload', () => {
-  test('a reload changes the parts in the order of the plan, and then makes the file the running configuration', async () => {
+  test('a configuration reload changes the parts of the node in the planned order, and then makes the file the running configuration', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'policy_file', 'api', 'log'));
     expect(lastOf(system)).toBeNull();
     expect(await system.configuration.reload(REQUEST)).toEqual({
@@ -80,7 +80,7 @@ describe('a reload', () => {
     });
   });
 
-  test('a failed reload restores first the part that failed, and then the changed parts in reverse order', async () => {
+  test('a failed configuration reload restores first the part that failed, and then the changed parts in reverse order', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'policy_file', 'api', 'log'), 'log next');
     expect(await system.configuration.reload(REQUEST)).toEqual({
       kind: 'refused',
@@ -94,7 +94,7 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rolled_back', detail: 'log next failed', applied: [] });
   });
 
-  test('a reload with the permission to release also releases renamed interfaces, and polices them again if a later part fails', async () => {
+  test('a configuration reload that may stop policing interfaces also releases renamed interfaces, and polices them again if a later part fails', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'log'), 'log next');
     const request = { ...REQUEST, allowUnpoliced: true };
     expect(await system.configuration.reload(request)).toMatchObject({ detail: 'log next failed' });
@@ -103,7 +103,7 @@ describe('a reload', () => {
     ]);
   });
 
-  test('a failed reload names the parts that did not take back their former settings, and restores the other parts', async () => {
+  test('a failed configuration reload names the parts that did not take back their former settings, and restores the other parts', async () => {
     const plan = planOf('dataplane', 'policy_file', 'api');
     const { system, steps } = await reloading(plan, 'api next', 'policy_file running');
     const detail =
@@ -113,20 +113,20 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rollback_failed', detail });
   });
 
-  test('a reload changes no other part if the datapath refuses the new interfaces, and restores the former interfaces', async () => {
+  test('a configuration reload whose interfaces the datapath refuses changes no other part, and restores the former interfaces', async () => {
     const { system, steps } = await reloading(planOf('dataplane', 'log'), 'police lan0,wan0');
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ detail: 'police lan0,wan0 failed' });
     expect(steps).toEqual(['read', 'validate', 'police lan0,wan0', 'police lan0']);
   });
 
-  test('a reload puts the new interfaces in force even if the datapath cannot be reviewed', async () => {
+  test('a configuration reload polices the new interfaces even if the state of the datapath cannot be reviewed afterwards', async () => {
     const { system, steps, datapath } = await reloading(planOf('dataplane'));
     datapath.review = () => Promise.reject(new Error('the datapath is not open'));
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded', applied: ['/dataplane'] });
     expect(steps.slice(2)).toEqual(['police lan0,wan0', 'commit']);
   });
 
-  test('a reload keeps the former interfaces if the review of the new interfaces reports a fault', async () => {
+  test('a configuration reload restores the former interfaces if a review finds a fault with the new interfaces', async () => {
     const { system, steps, datapath } = await reloading(planOf('dataplane', 'log'));
     const faults = ['wan0 is a port of br0'];
     datapath.on.police = async () => {
@@ -138,14 +138,17 @@ describe('a reload', () => {
     expect(lastOf(system)).toMatchObject({ result: 'rolled_back' });
   });
 
-  test.each(['read', 'validate'])('a reload is refused without a change if the step "%s" fails', async (step) => {
-    const { system, steps } = await reloading(planOf('log'), step);
-    expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'refused', detail: `${step} failed` });
-    expect(steps.at(-1)).toBe(step);
-    expect(lastOf(system)).toMatchObject({ result: 'refused', by: 'alice' });
-  });
+  test.each(['read', 'validate'])(
+    'a configuration reload is refused without a change if the step "%s" fails',
+    async (step) => {
+      const { system, steps } = await reloading(planOf('log'), step);
+      expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'refused', detail: `${step} failed` });
+      expect(steps.at(-1)).toBe(step);
+      expect(lastOf(system)).toMatchObject({ result: 'refused', by: 'alice' });
+    },
+  );
 
-  test('a reload that is a dry run stops after the validation, and is not recorded as the last reload', async () => {
+  test('a dry run of a configuration reload stops after the validation, and is not recorded as the last reload', async () => {
     const { system, steps } = await reloading(planOf('log'));
     const report = await system.configuration.reload({ ...REQUEST, dryRun: true });
     expect([report, steps, lastOf(system)]).toEqual([
@@ -155,14 +158,14 @@ describe('a reload', () => {
     ]);
   });
 
-  test('a reload waits for the end of an earlier reload, and reads the configuration file after that', async () => {
+  test('a configuration reload waits for the end of an earlier reload, and reads the configuration file after that', async () => {
     const { system, steps } = await reloading(planOf('log'));
     await Promise.all([system.configuration.reload(REQUEST), system.configuration.reload(REQUEST)]);
     const once = ['read', 'validate', 'log next', 'commit'];
     expect(steps).toEqual([...once, ...once]);
   });
 
-  test('a reload that is still waiting when its request times out is not done', async () => {
+  test('a configuration reload that still waits for an earlier reload when its request times out is never done', async () => {
     const { system, steps, hold } = await reloading(planOf('log'));
     const release = hold('validate');
     vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -180,13 +183,13 @@ describe('a reload', () => {
     expect(steps).toHaveLength(8);
   });
 
-  test('a reload of a node without a configuration file is refused', async () => {
+  test('a configuration reload of a node without a configuration file is refused', async () => {
     const { system } = await startSystem();
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ code: 'feature_unavailable' });
   });
 });
 
-test('a reload of an invalid configuration file returns the problems of the file to the requester', async () => {
+test('a configuration reload with an invalid file returns the problems of the file to the requester', async () => {
   const refusal = {
     kind: 'refused',
     code: 'invalid_config',
@@ -213,14 +216,14 @@ describe('the log of a reload by SIGHUP', () => {
     return { ...running, hangUp, ofReloads };
   }
 
-  test('the log of a reload by SIGHUP has one line for a reload that was applied', async () => {
+  test('the log of a configuration reload by SIGHUP has one line for a reload that was applied', async () => {
     const { hangUp, ofReloads } = await logged(planOf('log'));
     await hangUp();
     const told = { by: 'SIGHUP', result: 'applied', applied: ['/log'], needs_restart: ['/node/id'] };
     expect(ofReloads()).toEqual([{ level: INFO, msg: 'configuration reloaded', ...told }]);
   });
 
-  test('the log of a reload by SIGHUP has one line for a failed reload that left a part without its former settings', async () => {
+  test('the log of a configuration reload by SIGHUP has one line for a failed reload that left a part without its former settings', async () => {
     const { hangUp, ofReloads } = await logged(planOf('policy_file', 'api'), 'api next', 'policy_file running');
     await hangUp();
     const detail =
@@ -229,7 +232,7 @@ describe('the log of a reload by SIGHUP', () => {
     expect(ofReloads()).toEqual([{ level: ERROR, msg: `configuration not reloaded: ${detail}`, ...told }]);
   });
 
-  test('the log of a reload by SIGHUP has one line for a reload that did not begin', async () => {
+  test('the log of a configuration reload by SIGHUP has one line for a reload that did not begin', async () => {
     const { system, hangUp, ofReloads } = await logged(planOf('log'));
     await system.shutdown();
     await hangUp();

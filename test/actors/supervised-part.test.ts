@@ -45,7 +45,7 @@ test('a supervised part that fails is started again after 1 s, then after 2 s an
   actor.stop();
 });
 
-test('a supervised part with `startsAtOnce: false` is up, is down after it reports a failure, and up after it reports null', async () => {
+test('a supervised part with `startsAtOnce: false` is up until it reports a failure, then down, and up again after it reports null', async () => {
   const { actor, given, settled } = startPart(false);
   await settled('up');
   given.report('the thread ended');

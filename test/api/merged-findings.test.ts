@@ -56,7 +56,7 @@ const rows = fc.uniqueArray(
   { selector: ({ id }) => id, maxLength: 20 },
 );
 
-test('a walk over the merged pages returns each finding once, in order, with the sum of all nodes', () => {
+test('a client that reads all pages of the merged findings gets each finding once, in order, with the sum of the counts of all nodes', () => {
   fc.assert(
     fc.property(
       fc.array(rows, { minLength: 1, maxLength: 4 }),

@@ -155,7 +155,7 @@ describe('GET /api/v1/audit/findings', () => {
     }
   });
 
-  test('the findings of a cluster are partial if a node is silent, refuses or sends another form, and silent nodes are asked once', async () => {
+  test('the findings of a cluster are marked partial if a node does not respond, refuses or sends an unknown format; a silent node is asked only once', async () => {
     const { node, asked } = withNodes(['b', 'c', 'd', 'e'], (name, path) => {
       if (name === 'b') return null;
       if (name === 'c') return { status: 503, body: { detail: 'performance mode is off' } };
@@ -323,7 +323,7 @@ describe('GET /api/v1/flows?scope=cluster', () => {
     }
   });
 
-  test('GET /api/v1/flows?scope=cluster begins and ends the flows of the own node at the positions in the cursor', async () => {
+  test('GET /api/v1/flows?scope=cluster continues the flows of the own node after the flow and node id in the cursor', async () => {
     const { ask, node } = await rig();
     node.reads.flows = { matched: 1, items: [], next: new Uint8Array(16).fill(9) };
     const next = async (cursor: string): Promise<unknown> =>

@@ -58,7 +58,7 @@ describe('readiness route', () => {
     'exclude=cluster&exclude=dns_allowlist',
     'exclude=dns_allowlist&exclude=cluster,cluster',
   ])(
-    'the readiness route with ?%s computes `ready` and the status without the named checks, and marks them in the response',
+    'the readiness route with ?%s computes `ready` and the status without the excluded checks, and marks them in the response',
     async (query) => {
       const node = fakeManagement();
       const cluster = { name: 'cluster', ok: false, state: 'lost', detail: '', since: SINCE };
@@ -132,7 +132,7 @@ test('GET /health returns the status ok', async () => {
 });
 
 describe('stats route', () => {
-  test('the stats route returns all members of the statistics, with 0 or null for the counters of a part that does not run', async () => {
+  test('the stats route returns all fields of the statistics, with 0 or null for the counters of a part that does not run', async () => {
     const { ask } = await rig();
     expect((await ask('GET', '/api/v1/stats')).json()).toEqual({
       generation: 7,
@@ -247,7 +247,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('the explain route and the reads of policies return the generation that the kernel enforces if this is not the active policy', async () => {
+  test('the explain route and policy reads return the generation in the kernel if the kernel does not enforce the active policy', async () => {
     const { ask, node } = await rig();
     const body = { src: '10.0.0.7', query: 'a.example' };
     const told = async () => {
@@ -260,7 +260,7 @@ describe('explain route', () => {
     expect(await told()).toEqual(['17', '17', 17]);
   });
 
-  test('the explain route returns the flow to which a denied packet is a reply in the form of a question about a packet', async () => {
+  test('if a denied packet is a reply to a flow, the explain route returns the first packet of that flow as a request that can be explained', async () => {
     const { node, ask } = await rig();
     const flow = { source: 0x0a000007, destination: 0xc000020a, sourcePort: 40_000, destinationPort: 443 };
     const body = { src: '192.0.2.10', dst: '10.0.0.7', proto: 'udp', src_port: 443, dst_port: 40_000 };
@@ -427,7 +427,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('the metrics route counts passed and failed proofs, and the packets of passed proofs', async () => {
+  test('the metrics route returns how many proofs of new policies passed and failed, and how many test packets the passed proofs had', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });

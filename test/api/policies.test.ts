@@ -15,7 +15,7 @@ const answering = (outcome: PolicyOutcome) => {
 };
 
 describe('policy read', () => {
-  test('a policy read of an active envelope returns the mode of the envelope in every source group, and all other bytes unchanged', async () => {
+  test('a read of the active policy, written as an envelope, returns the mode of the envelope in every source group and all other bytes unchanged', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(

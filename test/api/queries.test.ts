@@ -52,7 +52,7 @@ const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
 const parameters = routes.flatMap(({ all }) => all);
 
 describe('query parameters', () => {
-  test('query parameters of all types are described in the OpenAPI document', () => {
+  test('the OpenAPI document describes query parameters of all types', () => {
     expect(new Set(parameters.map(({ schema }) => schema.type))).toEqual(
       new Set(['string', 'integer', 'boolean', undefined]),
     );
@@ -63,7 +63,7 @@ describe('query parameters', () => {
   });
 
   test.each(routes)(
-    'query parameters of $route are refused with 400 if they are empty or malformed, and change nothing',
+    'query parameters of $route are refused with 400 if they are empty or malformed, and the request changes nothing',
     async ({ method, url, body, all }) => {
       const { ask, node } = await rig({ limits: { requestsPerWindow: 100_000 } });
       for (const { name, schema } of all) {

@@ -291,7 +291,7 @@ describe('a reload of the configuration', () => {
     needs_restart: ['/dataplane/mark_mask'],
   };
 
-  test('a reload of the configuration returns the applied fields, the unchanged fields and those that need a restart, and a dry run changes nothing', async () => {
+  test('a reload of the configuration returns the applied, the unchanged and the restart-requiring fields, and a dry run changes nothing', async () => {
     const { ask, node } = await rig();
     expect((await ask('POST', `${PATH}?dry_run=true`)).json()).toEqual({ ...REPORT, dry_run: true });
     expect(node.changes).toEqual([]);

@@ -23,7 +23,7 @@ function faultyAt({ at }: Fault, faults: readonly Fault[], targets: readonly str
 }
 
 describe('faultSchedule', () => {
-  test('`faultSchedule` returns the same faults for the same seed, and other faults for another seed', () => {
+  test('`faultSchedule` (random faults for a test) returns the same faults for the same seed, and other faults for another seed', () => {
     expect(scheduleOf(7)).toEqual(scheduleOf(7));
     expect(scheduleOf(7)).not.toEqual(scheduleOf(8));
   });
@@ -53,7 +53,7 @@ describe('faultSchedule', () => {
     [3, 1],
     [4, 1],
     [5, 2],
-  ])('`faultSchedule` never makes more than a minority of %i members faulty at once: %i', (size, minority) => {
+  ])('`faultSchedule` never makes more than a minority of %i etcd members faulty at once: %i', (size, minority) => {
     const members = Array.from({ length: size }, (_, number) => `m${number + 1}`);
     let most = 0;
     for (const seed of SEEDS) {
@@ -92,7 +92,7 @@ describe('faultSchedule', () => {
     expect(scheduleOf(1, { nodes: ['n1'] }).map(({ target }) => target)).toContain('n1');
   });
 
-  test('`faultSchedule` returns every kind of fault in 20 runs of 60 s, and few compactions or kills of all members', () => {
+  test('`faultSchedule` returns every kind of fault in 20 runs of 60 s, and only few etcd compactions or kills of all members', () => {
     const kinds = SEEDS.slice(0, 20).flatMap((seed) => scheduleOf(seed).map(({ kind }) => kind));
     expect([...new Set(kinds)].sort()).toEqual([
       ...['collect_at', 'compact', 'cut_all_responses_at', 'cut_client', 'cut_peer', 'cut_responses'],
@@ -104,7 +104,7 @@ describe('faultSchedule', () => {
     expect(shareOf('compact')).toBeLessThan(0.25);
   });
 
-  test('`faultSchedule` returns kills and stops of the writing node at each step of a write', () => {
+  test('`faultSchedule` returns faults that kill and faults that stop the writing node at each step of a policy write', () => {
     const faults = SEEDS.slice(0, 20)
       .flatMap((seed) => scheduleOf(seed))
       .filter((fault) => 'step' in fault);
@@ -113,7 +113,7 @@ describe('faultSchedule', () => {
         expect(faults.filter((fault) => fault.kind === kind && fault.step === step).length).toBeGreaterThan(2);
   });
 
-  test('`faultSchedule` returns only faults of the given nodes and members', () => {
+  test('`faultSchedule` returns only faults of the given nodes and etcd members', () => {
     for (const seed of SEEDS) {
       const ofMembers = scheduleOf(seed, { nodes: [] }).map(({ kind }) => kind);
       const ofNodes = scheduleOf(seed, { members: [] }).map(({ kind }) => kind);

@@ -212,7 +212,7 @@ function arbitraryHistory(random: Random): Operation[] {
   });
 }
 
-test('`checkHistory` gives 4,000 short random histories the same verdict as a trial of all orders', () => {
+test('`checkHistory` gives 4,000 short random histories the same verdict as a search through all possible orders of the operations', () => {
   const seed = seedOf(31_007);
   const counts = { good: 0, bad: 0 };
   for (let number = 0; number < 4_000; number++) {
@@ -316,7 +316,7 @@ describe('checkHistory, 20,000 operations', () => {
     expect(checkHistory([...history, stale], INITIAL)).toMatchObject({ linearizable: false, operation: stale });
   });
 
-  test('`checkHistory` decides a history of 20,000 operations within 5 s of CPU time, even if one operation takes half of the history', () => {
+  test('`checkHistory` decides a history of 20,000 operations within 5 s of CPU time, even if one operation lasts for half of the history', () => {
     const slow = [write('slow', 'v-slow', [end / 4, (end * 3) / 4]), read('slow', 'v-slow', [end, end + 1])];
     const late = write('later', 'v-later', [end, FOREVER]);
     expect(checkHistory([...history, ...slow.slice(0, 1), late], INITIAL)).toEqual({ linearizable: true });

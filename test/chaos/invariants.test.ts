@@ -75,7 +75,7 @@ describe('wentBack', () => {
 });
 
 describe('unequal', () => {
-  test('`unequal` returns nothing if all states are equal, whatever the order of their fields', () => {
+  test('`unequal` returns nothing if the states of all nodes are equal, whatever the order of their fields', () => {
     const nodes = new Map([
       ['n1', { generation: 3, settings: { mode: 'on', levels: [1, 2] } }],
       ['n2', { settings: { levels: [1, 2], mode: 'on' }, generation: 3 }],
@@ -84,7 +84,7 @@ describe('unequal', () => {
     expect(unequal(new Map())).toEqual([]);
   });
 
-  test('`unequal` returns each field that differs, with the values of all nodes', () => {
+  test('`unequal` returns each field that differs between nodes, with the values of all nodes', () => {
     const nodes = new Map([
       ['n1', { sequence: 8, generation: 3, tokens: ['a'] }],
       ['n2', { sequence: 8, generation: 3, tokens: ['a', 'b'] }],

@@ -50,7 +50,7 @@ describe('checkProbes', () => {
     expect(checkProbes(ticks, commits, []).thirds).not.toEqual([]);
   });
 
-  test('`checkProbes` returns the time, the port and the possible policies of a verdict that no possible policy gives', () => {
+  test('`checkProbes` returns the time and port of a verdict that no possible policy gives, and the policies that were possible then', () => {
     expect(checkProbes([tick(1_500, OLD), tick(1_520, OLD | 0b100)], commits, []).thirds).toEqual([
       { node: 'n1', at: 1_520, port: 2, allowed: true, from: 1, to: 1 },
     ]);
@@ -67,7 +67,7 @@ describe('checkProbes', () => {
 });
 
 describe('positionAt', () => {
-  test('`positionAt` returns the last position at or before a time', () => {
+  test('`positionAt` returns the last position that was recorded at or before a time', () => {
     const positions = [
       { at: 10, position: 0 },
       { at: 20, position: 3 },

@@ -33,7 +33,7 @@ const commit = (id: string, generation: number, revision: bigint): KeyChange[] =
 ];
 
 describe('StepTracker', () => {
-  test('`StepTracker` returns the steps of a write', () => {
+  test('`StepTracker` returns each step of a policy write in the cluster, from the write lock to the enforcement', () => {
     const tracker = new StepTracker([]);
     expect(tracker.take([lock('t1', 'n1', 5n)])).toEqual([
       { step: 'lock_taken', node: 'n1', lock: 't1', generation: null },
@@ -61,7 +61,7 @@ describe('StepTracker', () => {
     expect(tracker.take([removed('shared/turn/t1', 6n)])).toEqual([]);
   });
 
-  test('`StepTracker` ignores reports without a vote, generations of members that do not write, and other keys', () => {
+  test('`StepTracker` ignores reports without a vote, the enforcement of other nodes or generations, and keys that are not part of a write', () => {
     const tracker = new StepTracker([]);
     tracker.take([lock('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
     const changes = [vote(false, 7n), member('n2', 3, 8n), member('n1', 2, 9n), put('shared/setting/mode', {}, 10n)];

@@ -24,7 +24,7 @@ const joinWith = (token: string, config: string) =>
 const files = (config: string): string[] => readdirSync(join(dirname(config), 'cluster')).sort();
 
 describe('weir cluster join', () => {
-  it('`weir cluster join` writes the credentials for the user of the node only, and keeps owner, mode and comments of the configuration', async () => {
+  it('`weir cluster join` writes credentials that only the user of the node can read, and keeps owner, mode and comments of the configuration', async () => {
     const { token } = await issuingNode();
     const config = configuration();
     expect(await joinWith(token, config)).toMatchObject({ code: 0, err: '' });

@@ -42,7 +42,7 @@ describe('difference of two policies', () => {
     expect(isSame(differenceOf({ source_groups: before }, { source_groups: after }))).toBe(true);
   });
 
-  it('the difference of two policies lists as few groups as possible as moved to explain the new order of evaluation', () => {
+  it('the difference of two policies marks only as many groups as moved as are needed to explain the new order of evaluation', () => {
     const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => group(id, [])) as [object, object, object, object];
     expect(text([a, b, c, d], [d, a, b, c])).toBe('~ group d moved from place 4 to 1\n');
     expect(text([a, b], [a, { ...b, priority: 1 }])).toBe('~ group b\n    priority: (none) → 1\n');

@@ -49,7 +49,7 @@ const add = (file: string, url: string, ...more: string[]) =>
   run(['integration', 'add', 'prod', '--kubeconfig', file, '--server', url, ...more], ENVIRONMENT);
 
 describe('weir integration add', () => {
-  test('`weir integration add` creates objects that are in no manifest of the DaemonSet, so that a removal of the DaemonSet leaves them', async () => {
+  test('`weir integration add` creates Kubernetes objects that are in no manifest of the DaemonSet, so that its removal leaves them', async () => {
     const printed = await add(kubeconfig({}), 'http://127.0.0.1:1', '--create-account', '--print', '--long-lived');
     const nameOf = ({ kind, metadata }: { kind: string; metadata: { name: string; namespace?: string } }) =>
       `${kind} ${metadata.namespace ?? ''}/${metadata.name}`;

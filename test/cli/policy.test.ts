@@ -91,7 +91,7 @@ describe('weir policy get', () => {
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
     ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
   ])(
-    '`weir policy get` prints a document that `weir policy apply` writes back to an inactive singleton policy, found %s',
+    '`weir policy get` prints a document that `weir policy apply` writes back to an inactive singleton policy (found %s)',
     async (_, named, words, path) => {
       const inactive = { ...spare, ...named };
       const { url, asked } = await serverThatAnswers(
@@ -570,7 +570,7 @@ describe('weir policy delete', () => {
     ]);
   });
 
-  it('`weir policy delete` with --no-rehearse and --wait sends both flags in the query, and prints the warning about late nodes', async () => {
+  it('`weir policy delete` with --no-rehearse and --wait sends both flags in the query, and prints a warning that names the late nodes', async () => {
     const late = { status: 204, body: undefined, headers: { 'weir-warnings': 'none_active, nodes_behind' } };
     const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), late);
     const words = ['policy', 'delete', '--name', 'office', '--no-rehearse', '--wait', 'quorum', '--server', url];
@@ -766,7 +766,7 @@ The rule matches.
     ]);
   });
 
-  it('`weir policy explain` first prints the generation that the kernel enforces instead, and prints no table if there are no steps', async () => {
+  it('`weir policy explain` names the generation in the kernel if the active policy is not in force, and prints no table without steps', async () => {
     const { url } = await serverThatAnswers(ok({ ...explained, walk: [], walk_omitted: 0, enforced_instead: 17 }));
     const { out } = await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '--server', url], TOKEN);
     expect(

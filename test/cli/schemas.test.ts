@@ -57,7 +57,7 @@ describe('published JSON Schema', () => {
   );
 
   it.each(['config.schema.json', 'policy.schema.json'])(
-    'the published schemas/%s names its draft and has a separate id',
+    'the published schemas/%s names its JSON Schema version and has an id that no other schema has',
     (name) => {
       expect(published(name)).toMatchObject({
         $schema: 'https://json-schema.org/draft/2020-12/schema',

@@ -41,7 +41,7 @@ const runnable = commands.filter(({ command }) => command.commands.length === 0 
 describe('wrong usage of a command', () => {
   const help = (words: readonly string[]): string => `\`${['weir', ...words].join(' ')} --help\` shows the usage`;
 
-  it('the lists of this test contain commands with parsers, required arguments and mandatory flags', () => {
+  it('the tests of wrong usage cover enough commands with parsed values, required arguments and mandatory flags', () => {
     expect([parsed.length > 60, withArguments.length > 8, mandatory.length > 8]).toEqual([true, true, true]);
   });
 

@@ -98,7 +98,7 @@ async function lacksPart(): Promise<boolean> {
   }
 }
 
-test('a collection removes policy bodies that no revision needs, and takes the write lock from a writer', async () => {
+test('the collector of unused policy bodies in etcd removes bodies that no revision needs, and ends the write lock of a writer', async () => {
   client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   const node = await nodeOf('n1');
@@ -178,7 +178,7 @@ const BODIES = Array.from({ length: 3 }, (_, index) => {
   return JSON.stringify({ text: blocks.join('') });
 });
 
-test('four nodes that repeatedly write old policies never lose a part of a policy while a collector runs without a pause', async () => {
+test('four nodes that repeatedly write old policies lose no part of a policy while the collector of unused parts runs without a pause', async () => {
   client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   const nodes = await Promise.all(['w1', 'w2', 'w3', 'w4'].map(nodeOf));

@@ -131,7 +131,7 @@ test('a node neither applies nor writes anything if etcd lacks the last commit o
   expect((await cluster.status()).contradiction).toBe(null);
 });
 
-test('a replica ignores an event that is older than its last read', async () => {
+test('the local copy of the cluster keys (replica) ignores a watch event of etcd that is older than the last read', async () => {
   const keys = new ClusterKeys('/weir/old');
   const entry = (value: string, modRevision: bigint) => ({
     key: keys.inEtcd(SETTING),

@@ -74,7 +74,7 @@ describe('an etcd that runs for a fifth of the time', () => {
 });
 
 describe('an etcd whose database is full', () => {
-  test('if the etcd database is full, writes fail with store_full, the check `cluster` reports it, and a collector still removes parts', async () => {
+  test('if the etcd database is full, writes fail with store_full, the check `cluster` reports it, and unused policy parts can still be removed', async () => {
     const putAt = (key: string, value: Buffer) =>
       rig.client.transact({ when: [], apply: [{ type: 'put', key, value }] }, SOON);
     await putAt('/weir/part/00', Buffer.from('garbage'));

@@ -94,7 +94,7 @@ describe('a policy that one node cannot hold', () => {
       ...Array.from({ length: 30_000 }, (_, index) => `10.${100 + (index >> 16)}.${(index >> 8) & 255}.${index & 255}`),
     );
 
-  test('a policy that one node cannot hold is refused with 409, which names the node, the need and the limit, and changes nothing', async () => {
+  test('a policy that is too large for one node is refused with 409, which names the node, the need and the limit, and changes nothing', async () => {
     const before = await textAt(rig.plain);
     const refused = await rig.plain.request('PUT', '/api/v1/policy', large());
     expect(codeOf(refused)).toEqual([409, 'member_refused']);
@@ -105,7 +105,7 @@ describe('a policy that one node cannot hold', () => {
     expect((await put(rig.plain, '10.3.0.1')).headers.get('weir-nodes')).toBe('3/3');
   });
 
-  test('a policy that one node cannot hold leaves that node at its earlier policy if written without a rehearsal, until a later policy fits', async () => {
+  test('if a policy that is too large for one node is written without a rehearsal, that node keeps its earlier policy until a later policy fits', async () => {
     const generation = async () =>
       Number((await rig.small.request('GET', '/api/v1/cluster')).text.match(/"generation":(\d+)/)?.[1]);
     const before = await generation();
@@ -123,7 +123,7 @@ describe('a policy that one node cannot hold', () => {
 });
 
 describe('a policy that this build cannot read, of a node with a newer build', () => {
-  test('each node votes against a proposed policy of a newer build that it cannot read, so that the write gets 409', async () => {
+  test('each node votes against a policy of a newer build that the node cannot read, so that the write gets 409', async () => {
     const { items } = (await rig.plain.request('GET', '/api/v1/policies')).body as {
       readonly items: { active: boolean }[];
     };

@@ -84,7 +84,7 @@ describe('the other nodes that a node knows', () => {
 describe('a request to a node', () => {
   const linksOf = (signal: AbortSignal): number => getEventListeners(signal, 'abort').length;
 
-  test('a request to another node removes its listener from the signal of its caller after the response or a failure', async () => {
+  test('a request to another node removes its listener from the AbortSignal of the caller after the response or a failure', async () => {
     let isOpen = false;
     const response = new EventEmitter() as IncomingMessage;
     const open = async (): Promise<IncomingMessage> => {
@@ -104,7 +104,7 @@ describe('a request to a node', () => {
     expect(linksOf(signal)).toBe(0);
   });
 
-  test('a request to another node that cannot be sent leaves no listener at its signal', async () => {
+  test('a request to another node that cannot be sent leaves no listener at the AbortSignal of the caller', async () => {
     const client = new PeerClient(() => ({ ca: null, ...selfSigned('n1') }));
     const { signal } = new AbortController();
     const node = { id: 'n2', address: '127.0.0.1:1', certificates: [] };
@@ -112,7 +112,7 @@ describe('a request to a node', () => {
     await expect.poll(() => linksOf(signal)).toBe(0);
   });
 
-  test('a request to another node is refused at once if its signal is already aborted', async () => {
+  test('a request to another node is refused at once if the AbortSignal of the caller is already aborted', async () => {
     const open = vi.fn(async (_: unknown, { signal }: { readonly signal: AbortSignal }) => {
       signal.throwIfAborted();
     });

@@ -5,7 +5,7 @@ import { FaultTracker, healthOf } from '#cluster/rollout/rollout-health.js';
 const FAULT = 'it is not ready (policy_ready)';
 
 describe('the fault tracker of a roll-out', () => {
-  test('`healthOf` gives a node of a roll-out a fault if the node is no member or has not reported', () => {
+  test('`healthOf` reports a node of a staged roll-out as faulty if the node is no member or has not reported its health', () => {
     const reports = new Map([
       ['a', null],
       ['b', FAULT],
@@ -19,7 +19,7 @@ describe('the fault tracker of a roll-out', () => {
     ]);
   });
 
-  test('`FaultTracker` returns a node whose fault lasts 10 s, and no node with shorter faults', () => {
+  test('`FaultTracker` returns a node whose fault has lasted 10 s, and no node with a shorter fault', () => {
     const tracker = new FaultTracker();
     const at = (ms: number, fault: string | null) => tracker.persistentFault([{ node: 'a', fault }], ms)?.node ?? null;
     expect([at(0, FAULT), at(9_000, FAULT), at(9_500, null), at(10_500, FAULT), at(20_400, FAULT)]).toEqual(
@@ -56,15 +56,15 @@ describe('the health that a node reports', () => {
     return found;
   }
 
-  test('the health report of a node has a fault above 10 denials a second, if the node usually denies little', async () => {
+  test('the health report of a node has a fault if the node usually denies few packets and then denies more than 10 a second', async () => {
     expect(await faults(1, [10, 11])).toEqual([null, 'it denies more than 10 packets or requests a second']);
   });
 
-  test('the health report of a node has a fault above 3 times the median denials of the last ten minutes', async () => {
+  test('the health report of a node has a fault if it denies more than 3 times its median rate of the last ten minutes', async () => {
     expect(await faults(100, [300, 301])).toEqual([null, 'it denies more than 300 packets or requests a second']);
   });
 
-  test('the health report of a node has a fault while its counters cannot be read', async () => {
+  test('the health report of a node has a fault while the counters of the node cannot be read', async () => {
     const denied = () => Promise.reject(new Error('the thread of the datapath has ended'));
     const health = new CanaryHealth({ generation: () => 42, failedChecks: () => [], denied });
     await health.sample();
@@ -75,7 +75,7 @@ describe('the health that a node reports', () => {
     expect(await faults(0, [0], { failedChecks: ['policy_ready'] })).toEqual([FAULT]);
   });
 
-  test('the health report of a node names the generation in force if the node does not enforce the change', async () => {
+  test('the health report of a node names the generation in force if the node does not enforce the policy of the roll-out', async () => {
     expect(await faults(0, [0], { generation: 41 })).toEqual(['it enforces generation 41']);
   });
 });

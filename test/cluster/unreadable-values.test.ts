@@ -56,7 +56,7 @@ async function foundAt(node: ClusterNode): Promise<readonly unknown[]> {
 const crashes = () => nodes.flatMap((node) => node.crashes);
 
 describe('UnreadableValues', () => {
-  test('`UnreadableValues` emits the present reasons to a new subscriber first, then each change', () => {
+  test('`UnreadableValues` emits to a new subscriber first why values in etcd cannot be read at that time, and then each change', () => {
     const values = new UnreadableValues(keys);
     values.note('a', 'it is not JSON');
     values.note('b', 'it is not JSON');

@@ -24,7 +24,7 @@ function following(isFinal: boolean, refusals: Error[]) {
   return { file: new FollowedPolicyFile(path, events, Promise.resolve()), path, seen };
 }
 
-test('`begin` of a followed policy file reads the file again after a read error, and reports equal read errors once', async () => {
+test('a followed policy file is read again after a read error, and equal read errors are reported once', async () => {
   const { file, path, seen } = following(true, []);
   await expect(file.begin()).rejects.toThrow('no such file or directory');
   await expect(file.begin()).rejects.toThrow('no such file or directory');
@@ -34,7 +34,7 @@ test('`begin` of a followed policy file reads the file again after a read error,
   expect(seen).toMatchObject({ applied: 1, failed: [expect.any(Error)] });
 });
 
-test('`begin` of a followed policy file does not activate again a text that the node refused with a final error', async () => {
+test('a followed policy file is not activated again with a text that the node refused with a final error', async () => {
   const refusal = new Error('invalid_policy');
   const { file, path, seen } = following(true, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -43,7 +43,7 @@ test('`begin` of a followed policy file does not activate again a text that the 
   expect(seen).toEqual({ applied: 1, failed: [refusal] });
 });
 
-test('`begin` of a followed policy file activates again a text that the node refused with a temporary error', async () => {
+test('a followed policy file is activated again with a text that the node refused with a temporary error', async () => {
   const refusal = new Error('dataplane_unavailable');
   const { file, path, seen } = following(false, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -52,7 +52,7 @@ test('`begin` of a followed policy file activates again a text that the node ref
   expect(seen).toEqual({ applied: 2, failed: [refusal] });
 });
 
-test('`begin` of a followed policy file activates no policy after the file was closed', async () => {
+test('a followed policy file activates no policy after the file was closed', async () => {
   const { file, path, seen } = following(false, []);
   writeFileSync(path, 'default_policy: deny');
   file.close();

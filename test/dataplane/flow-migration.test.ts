@@ -134,7 +134,7 @@ test('a flow that was migrated while its flush bit was set can be flushed in the
   expect(words[FLOW_OFFSETS.folded_packets / 4]).toBe(2);
 });
 
-test('the flow field with TCP numbers of 15 bits has another name than the field with 16 bits of earlier builds', () => {
+test('the BPF map of flows has another field name for 15-bit TCP sequence numbers than earlier builds had for 16-bit numbers', () => {
   const { value } = describeMap(after.object.mapFd('flows'));
   expect(Object.keys(value?.fields ?? {})).toContain('tcp_numbers');
   expect(Object.keys(value?.fields ?? {})).not.toContain('acknowledged');

@@ -102,12 +102,15 @@ test.each([
   ['without a segment count', 0, 600, 3],
   ['with one segment', 0, 1_500, 1],
   ['with a segment size of 0', 0, 0, 1],
-])('a frame of merged segments counts as its number of packets on the wire: %s', (_, segments, bytes, packets) => {
-  kernel.context.setUint32(SKB.gsoSegments, segments, true);
-  kernel.context.setUint32(SKB.gsoSize, bytes, true);
-  classify(tcp, { payloadBytes: 1_500 });
-  expect(kernel.counted()).toMatchObject({ allow: packets });
-});
+])(
+  'a frame that was merged from several segments (GRO) counts as its number of packets on the wire: %s',
+  (_, segments, bytes, packets) => {
+    kernel.context.setUint32(SKB.gsoSegments, segments, true);
+    kernel.context.setUint32(SKB.gsoSize, bytes, true);
+    classify(tcp, { payloadBytes: 1_500 });
+    expect(kernel.counted()).toMatchObject({ allow: packets });
+  },
+);
 
 test('every packet is dropped with the reason no_policy before a policy is activated', () => {
   const fresh = loadForTest();

@@ -37,7 +37,7 @@ const change = (given: readonly (readonly [address: number, set: number])[], add
 /** Returns the map index of the set of an address as the BPF programs read it. */
 const mapIndexAt = (address: number): number => new MemberTable(words, RANDOM).mapIndexAt(address);
 
-test('an address whose set of source groups has no entry in a full table gets an entry when an address leaves another set', () => {
+test('an address whose set of source groups has no entry in the full member table gets an entry when an address leaves another set', () => {
   const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
   // The entry 0 of the map has no set, so the last two of these sets have no entry.
   members.change(
@@ -65,7 +65,7 @@ test('an address whose set of source groups has no entry in a full table gets an
   expect(mapIndexAt(FIRST + 2)).not.toBe(CLOSED_SET);
 });
 
-test('a change of members takes the same time with many addresses that the full member table refused as with none', () => {
+test('a change of Kubernetes members takes as long with many addresses that the full member table refused as with none', () => {
   const set = setOf(1);
   const crowd = Array.from({ length: 450_000 }, (_, at) => [FIRST + at, 1] as const);
   members.change(change(crowd, [set]));
@@ -77,7 +77,7 @@ test('a change of members takes the same time with many addresses that the full 
   expect(tookMs).toBeLessThan(500);
 });
 
-test('no address stays refused by the member table while a cache line near its hash position has room', () => {
+test('no Kubernetes member stays refused by the member table while a cache line near its hash position has room', () => {
   const random = new Random(seedOf(20_261_129));
   const crowd = Array.from({ length: 400_000 }, (_, at) => FIRST + at);
   members.change(

@@ -83,7 +83,7 @@ async function churn(patterns: readonly string[], between: (round: number) => vo
   }
 }
 
-test('every packet to a granted address passes while policies are swapped and grants of other addresses change', async () => {
+test('every packet to an address that DNS lookups granted passes while policies are swapped and grants of other addresses change', async () => {
   const programs = [
     ofNames(named('held.test'), named('a.test', 'deny')),
     ofNames(named('b.test', 'deny'), named('c.test'), named('a.test', 'deny'), named('held.test')),
@@ -101,7 +101,7 @@ test('every packet to a granted address passes while policies are swapped and gr
   console.log(`${ROUNDS} swaps, ${judged} packets, all passed`);
 });
 
-test('no packet passes because of a grant of another address, or of a pattern that does not allow the packet', async () => {
+test('no packet passes because DNS lookups granted another address, or granted the address for a pattern that denies the packet', async () => {
   const programs = [
     ofNames(named('a.test'), named('b.test'), named('never.test', 'deny')),
     ofNames(named('never.test', 'deny'), named('b.test'), named('a.test'), named('d.test')),

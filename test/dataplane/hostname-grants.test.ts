@@ -31,7 +31,7 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
 const classify = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
-  test('a hostname rule matches an address as soon as the address is granted for the pattern of the rule', () => {
+  test('a hostname rule matches an address as soon as a DNS lookup grants the address for the pattern of the rule', () => {
     kernel.activate(compile(ofNames(named('a.test'), named('b.test', { action: 'deny' }))));
     expect(classify()).toBe(DROPPED);
     grant('a.test');

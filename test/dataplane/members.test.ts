@@ -79,7 +79,7 @@ function activate(given: ListedMembership['list'], judged = pods): void {
 }
 
 describe('members in the kernel', () => {
-  test('members that a new list lacks stay closed until the next policy is in force, so that deny rules by selectors keep denying them', () => {
+  test('deny rules with selectors match an address that a new list of Kubernetes members omits, until the next policy is in force', () => {
     const outside = address('192.0.2.1');
     const suspect = packet({ source: '192.0.2.1' });
     const free = { ...suspect, destinationPort: 22 };
@@ -100,7 +100,7 @@ describe('members in the kernel', () => {
     expect([passes(free), kernel.members.count]).toEqual([true, 0]);
   });
 
-  test('the datapath decides random packets of members like the compiled policy, while members change and the policy stays', () => {
+  test('the datapath gives random packets of Kubernetes members the verdict of the compiled policy while the members change', () => {
     let closed = 0;
     let owned = 0;
     kernel.members.replace(change([], []));
@@ -140,7 +140,7 @@ describe('members in the kernel', () => {
     expect(owned).toBeGreaterThan(300);
   });
 
-  test('every address in the scope of members is closed until the first list of members is complete', () => {
+  test('until the first list of Kubernetes members is complete, all deny rules and no allow rules with selectors apply to every address', () => {
     activate(list);
     expect(passes(https)).toBe(false);
     kernel.members.change(list);
@@ -153,7 +153,7 @@ describe('members in the kernel', () => {
     expect(passes(quarantined)).toBe(true);
   });
 
-  test('members with a set of groups that the policy in force lacks match no allow rule until a policy with that set is in force', () => {
+  test('a Kubernetes member whose set of source groups is not in the compiled policy matches no allow rule until a policy has that set', () => {
     activate(list);
     kernel.members.replace(list);
     const both = change([BOTH], [[POD, BOTH.number]]);
@@ -170,7 +170,7 @@ describe('members in the kernel', () => {
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
   });
 
-  test('a new member gets its rights at once if it has the set of groups of a former member in the compiled policy', () => {
+  test('a new Kubernetes member gets its rights at once if the compiled policy has its set of source groups from a former member', () => {
     const none = change([WEB, DB], []);
     const former = change([], [[POD, DB.number]]);
     kernel.activate(compile(pods, { membership: { scope, list: none, former } }));
@@ -188,7 +188,7 @@ describe('members in the kernel', () => {
     }
   });
 
-  test('members that change while a policy is staged count as not compiled when that policy is put in force', () => {
+  test('Kubernetes members that change while a policy is staged count as not compiled when that policy is put in force', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
     kernel.stage(compile(pods, { membership: { scope, list } }));
@@ -216,7 +216,7 @@ describe('members in the kernel', () => {
     expect(passes(https)).toBe(true);
   });
 
-  test('members keep their rights after a restart of the process, and lose them by the first list or the next policy that lacks them', () => {
+  test('Kubernetes members keep their rights after a restart of the process, until the first list or the next policy omits the members', () => {
     activate(list);
     kernel.members.replace(list);
     const other = mapMembers(kernel.object);
@@ -245,7 +245,7 @@ describe('members in the kernel', () => {
     other.unmap();
   });
 
-  test('members without room in the table are closed and counted, and get their rights when there is room', () => {
+  test('Kubernetes members without room in the table are counted, match no allow rule with selectors, and get their rights when there is room', () => {
     activate(list);
     kernel.members.replace(change([WEB, DB], []));
     const memory = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
@@ -315,7 +315,7 @@ describe('a flow of an address whose members changed', () => {
     },
   );
 
-  test('a flow of an address with a new owner continues, and counts all its packets for its rule, if the owner has the same right', () => {
+  test('a flow whose source address gets another Kubernetes owner with the same right continues, and counts all its packets for its rule', () => {
     established();
     expect(renew(change([], [[POD, 0]]))).toBe(1);
     expect(renew(change([], [[POD, WEB.number]]))).toBe(0);
@@ -327,7 +327,7 @@ describe('a flow of an address whose members changed', () => {
     expect(kernel.trafficStatistics.hits(query)?.items.map(({ packets }) => packets)).toEqual([4n]);
   });
 
-  test('later fragments of a datagram are dropped if the owner of the source changes after the first fragment passed', () => {
+  test('later fragments of a datagram are dropped if the source address gets another Kubernetes owner after the first fragment passed', () => {
     const open = policy([group([], [rule({ id: 'udp', protocol: 17 })], { selectors: [selector('web')] })]);
     activate(list, open);
     const datagram = { ...https, protocol: 17 };
@@ -348,7 +348,7 @@ describe('a flow of an address whose members changed', () => {
     expect(send(96)).toBe(DROPPED);
   });
 
-  test('a flow is classified again by its next packet if a packet stored a verdict while the members changed', async () => {
+  test('a flow is classified again by its next packet if an earlier packet stored a verdict while the Kubernetes members changed', async () => {
     const udp = { ...https, protocol: IPPROTO.udp };
     const ping = { ...https, protocol: IPPROTO.icmp, icmpType: 8, icmpCode: 0 };
     const open = policy([group([], [rule({ id: 'all' })], { selectors: [selector('web')] })]);
@@ -405,7 +405,7 @@ describe('a flow of an address whose members changed', () => {
     expect(isMarked()).toBe(false);
   });
 
-  test('a flow of an address without a change of members is not classified again', () => {
+  test('a change of Kubernetes members does not reclassify a flow of an address that did not change', () => {
     established();
     expect(renew(change([], [[POD + 1, 0]]))).toBe(0);
     kernel.runPacket(https, { tcpFlags: TCP.ack });

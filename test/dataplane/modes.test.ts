@@ -29,7 +29,7 @@ describe('verdicts for random frames', () => {
   const policy = generatePolicy(random);
   const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
 
-  test('the verdicts for random frames are the same with and without events, even if no process reads the events', () => {
+  test('the verdicts for random frames are the same with and without sending events, even if no process reads the events', () => {
     kernel.activate(compile(policy));
     const quiet = play(steps);
     kernel.wantEvents(true);

@@ -38,7 +38,7 @@ describe('requests for the hits and flows of the live traffic', () => {
     expect(await system.traffic.cutFlows(anyFlow())).toEqual({ cut: 3 });
   });
 
-  test('hit counters have the identity of the active policy record, also after a restart, and a fixed identity without an active record', async () => {
+  test('hit counters belong to the id of the active policy record, also after a restart, and to a fixed identity without an active record', async () => {
     const datapath = fakeDatapath();
     const staged: RuleNames[] = [];
     const given = fakeDatapath();

@@ -55,7 +55,7 @@ describe('a failed mapping of the flow table', () => {
 
 describe('a flip', () => {
   test.each([0, 1, 2])(
-    'a flip to a staged policy after %i earlier flips succeeds while the kernel refuses each memory mapping',
+    'a staged policy is put in force after %i earlier changes although the kernel refuses each memory mapping',
     (earlier) => {
       const kernel = loadForTest();
       for (let generation = 0; generation < earlier; generation++) kernel.activate(denyAll, generation);

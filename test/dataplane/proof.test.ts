@@ -66,7 +66,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
 }
 
 describe('the proof of a staged program (a compiled policy)', () => {
-  test('the proof of a staged program (a compiled policy) succeeds for a program with members, whatever the members in the kernel are', () => {
+  test('the proof of a staged program (a compiled policy) with Kubernetes members succeeds, whatever members the kernel has', () => {
     let owned = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number);
@@ -106,7 +106,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(staged(layout(program), sample)).toMatchObject({ packet: { source: address('10.0.0.1') } });
   });
 
-  test('the proof of a staged program fails if no list is found for the owner of an address, even if the live member has a list', () => {
+  test('the proof of a staged program fails if the program finds no rules for an address with an owner, even if the live member has rules', () => {
     const key = selector('web').key;
     const judged = policy([group(['10.0.0.0/8'], [rule()]), group([], [rule()], { selectors: [selector('web')] })]);
     const membership = {

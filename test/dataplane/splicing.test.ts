@@ -190,7 +190,7 @@ describe('translation between two spliced TCP connections', () => {
     },
   );
 
-  test('the splicing offload translates 5,000 segments with random headers and numbers to the other connection', () => {
+  test('the splicing offload translates 5,000 segments with random headers and sequence numbers to the other connection', () => {
     const random = new Random(2_026);
     for (let round = 0; round < 5_000; round++) {
       const deltas: Deltas = {
@@ -281,7 +281,7 @@ describe('offloaded connections of an ended thread', () => {
     },
   );
 
-  test('after the thread of an offloaded connection has ended, the datapath translates a RST, and drops a packet without RST and ACK flag', () => {
+  test('after the splicing thread of an offloaded connection has ended, the datapath translates a RST, and drops packets without RST and ACK flag', () => {
     put(ENDS, DELTAS, alone);
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -304,7 +304,7 @@ describe('dropped packets of an offloaded connection', () => {
     expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
   });
 
-  test('a packet of an offloaded connection is dropped if its direction has no entry in the map joins', () => {
+  test('a packet of an offloaded connection is dropped if its direction has no entry in the BPF map `joins`', () => {
     put(ENDS, DELTAS);
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });

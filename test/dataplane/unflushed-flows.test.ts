@@ -99,7 +99,7 @@ test('the earlier packets of a flow still count for the earlier rule after the f
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('`flushIdleSlot` stores the rule in the statistics of the flows that the policy in the idle slot allowed', () => {
+test('`flushIdleSlot` stores the deciding rule in the statistics of flows that were allowed by the policy in the idle slot', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.runPacket(dns);
@@ -148,7 +148,7 @@ test('`completeFlow` computes the opening time from its low 16 bits, also after 
   ]).toEqual([0x5_fff0n, 0x6_0010n, 0x6_0010n, 0x5_5000n]);
 });
 
-test('the entry of an ended flow in the BPF map tallies contains zeros', async () => {
+test('the entry of an ended flow in the BPF map `tallies` (flow statistics) contains only zeros', async () => {
   activate('names');
   for (let port = 1; port <= 20; port++) kernel.runPacket({ ...dns, sourcePort: port });
   kernel.sweep();

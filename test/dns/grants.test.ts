@@ -25,7 +25,7 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
 }
 
 describe('DNS grants', () => {
-  test('the DNS proxy requests grants for waiting queries only after the datapath thread answers in time', async () => {
+  test('the DNS proxy requests no grants for waiting queries until the datapath thread answers in time', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS))],
       { grantTimeoutMs: 50 },
@@ -365,7 +365,7 @@ describe('rebind protection', () => {
     },
   );
 
-  test('rebind protection reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
+  test('DNS rebind protection reports and counts removed addresses, and adds an Extended DNS Error to the answer', async () => {
     const upstream = await answering(a(NAME, '10.1.2.3'), a(NAME, '9.9.9.9'));
     const rig = await startProxy([upstream], { rebindAllow: [] });
     const ask = (): Promise<Buffer> => exchange(rig.at, query(NAME, 'A', { additionals: [edns()] }));
@@ -393,13 +393,13 @@ describe('rebind protection', () => {
     ['a loopback address', '127.9.9.9', 'loopback; allowed only without dns.rebind_protection'],
     ['a documentation address', '192.0.2.1', 'documentation; allowed only for names in dns.rebind_allow'],
     ['a benchmarking address', '198.18.0.1', 'benchmarking; allowed only for names in dns.rebind_allow'],
-  ])('rebind protection reports the removal of %s with the reason for the removal', async (_, address, reason) => {
+  ])('DNS rebind protection reports the removal of %s with the reason for the removal', async (_, address, reason) => {
     const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
     expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
     expect(rig.proxy.drainSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
   });
 
-  test('rebind protection reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
+  test('DNS rebind protection reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));
     const rig = await startProxy([await answering(...many)], { rebindAllow: [] });
     await lookUp(rig.at, NAME);

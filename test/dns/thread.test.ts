@@ -115,7 +115,7 @@ describe('DNS proxy thread', () => {
     expect(changes).toEqual([]);
   });
 
-  test('the DNS proxy thread decides by the members after each change, also after the thread was started again', async () => {
+  test('the DNS proxy thread decides by the current Kubernetes members after each change, also after the thread was started again', async () => {
     const web = selector('web');
     const set = { number: 1, keys: [web.key] };
     const membership = {

@@ -22,7 +22,7 @@ function foldersIn(folder: string): readonly string[] {
     .map(({ name }) => `${folder === '.' ? '' : folder}${name}/`);
 }
 
-test('the table of folders in CONTRIBUTING.md has one row for each folder of the repository, of src/ and of test/, and no other', () => {
+test('the table of folders in CONTRIBUTING.md has exactly one row for each folder of the repository, of src/ and of test/, and no other row', () => {
   const cells = [...section('Folders').matchAll(/^\| (`.+?`) \|/gm)].map(([, cell = '']) => cell);
   const listed = cells.flatMap((cell) => cell.split(', ').map((path) => path.replaceAll('`', '')));
   const folders = ['.', 'src/', 'test/'].flatMap(foldersIn);

@@ -4,7 +4,7 @@ import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { built } from '#threads/built-file.js';
 
-test('`weir start --cluster` shows a killed node, an outage of etcd, and the findings of all nodes', async () => {
+test('the demonstration `weir start --cluster` shows a killed node, an outage of etcd, and the findings of all nodes', async () => {
   const tour = spawn(process.execPath, [built('../bin/weir.js'), 'start', '--cluster'], {
     stdio: ['ignore', 'pipe', 'inherit'],
   });

@@ -60,7 +60,7 @@ const statuses = async (port: number, ...wanted: string[]): Promise<readonly str
   return stdout.trim().split(' ');
 };
 
-test('an inspected connection that the node resets because it cannot inspect it counts as a hit of the deciding rule', async () => {
+test('a connection that the node must inspect but cannot inspect is reset, and counts as a hit of the deciding rule', async () => {
   await rig.put(
     policyOf([
       { id: 'no-ca', ...to(PORT.web, paths('/v1/')) },

@@ -105,7 +105,7 @@ const activePolicy = async (): Promise<unknown> => parse((await command('policy'
 const RULES = { default_policy: 'deny', source_groups: [{ id: 'of-the-api', sources: { cidrs: ['192.0.2.0/24'] } }] };
 
 describe('weir init on a machine with systemd', () => {
-  it('`weir init --mode enforce` ends a trial with the rules in force, also if the rules were written through the API', async () => {
+  it('`weir init --mode enforce` after a trial in audit mode enforces the rules of the active policy, also if they were written through the API', async () => {
     const trial = await init('--mode', 'audit', '--force');
     expect([trial.code, trial.stderr]).toEqual([0, '']);
     expect(trial.stdout).toContain(

@@ -206,7 +206,7 @@ describe('a reload', () => {
     expect((await dig(rig, ADDRESSES.nodeLan, 'c.example.com')).status).toBe('NOERROR');
   });
 
-  test('a reload of a configuration file with errors changes nothing, and reports each error with its place', async () => {
+  test('a reload of a configuration file with errors changes nothing, and reports each error with its line', async () => {
     const text = JSON.stringify({ ...started, log: { level: 'debug' }, api: { listen: '127.0.0.1:8080', tsl: 1 } });
     await writeFile(join(rig.node.folder, 'weir.yaml'), text);
     const refused = await reload();

@@ -122,7 +122,7 @@ async function plainStart(): Promise<number> {
 
 const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
-test('in the median of five restarts, a new inspected connection waits less than ten plain starts of Node.js, and a lookup less than thirteen', async () => {
+test('in the median of five restarts, a new inspected connection waits less than ten times a start of Node.js, and a DNS lookup less than thirteen times', async () => {
   const to = [ADDRESSES.server, '443', SERVER_NAME, ADDRESSES.nodeLan, 'api.example.com'];
   const client = await pairs(rig.topology, ...to);
   const seen: { stop: number; connection: number; answer: number; plain: number }[] = [];
@@ -166,7 +166,7 @@ test('the node notifies the service manager that it has started, and that it sto
   await expect.poll(() => manager.messages).toEqual(all);
 });
 
-test('a restart with another DNS listen address closes the socket of the former address, and logs this', async () => {
+test('a restart with another DNS listen address closes the socket of the former address, and logs the closing', async () => {
   const file = join(rig.node.folder, 'weir.yaml');
   const config = JSON.parse(await readFile(file, 'utf8')) as { dns: object };
   await writeFile(file, JSON.stringify({ ...config, dns: { ...config.dns, listen: [`${ADDRESSES.nodeWan}:53`] } }));

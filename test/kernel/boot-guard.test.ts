@@ -61,7 +61,7 @@ describe('the boot file of the guard', () => {
     expect(statSync(path).mode & 0o777).toBe(0o600);
   });
 
-  test('a node that finds its guard in place writes the boot file of the guard again only if the content differs', () => {
+  test('a node that finds its guard (nftables rules) in place writes the boot file of the guard again only if the content differs', () => {
     guardOf(false).make();
     const text = readFileSync(path, 'utf8');
     const { ino } = statSync(path);
@@ -72,7 +72,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toBe(text);
   });
 
-  test('the boot file of the guard is empty with policy.fallback allow and after a detach', () => {
+  test('the boot file of the guard (nftables rules) is empty with policy.fallback allow and after a detach', () => {
     guardOf(false).make();
     guardOf(true).make();
     expect(readFileSync(path, 'utf8')).toBe('');
@@ -83,7 +83,7 @@ describe('the boot file of the guard', () => {
     expect(emptyBootFile(join(folder, 'absent'))).toBe(false);
   });
 
-  test('a symbolic link or FIFO at the path of the boot file of the guard is replaced by a file, and not followed', () => {
+  test('a symbolic link or FIFO at the path of the boot file of the guard (nftables rules) is replaced by a file, and not followed', () => {
     const other = join(folder, 'other');
     writeFileSync(other, 'kept');
     symlinkSync(other, path);
@@ -101,7 +101,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(other, 'utf8')).toBe('kept');
   });
 
-  test('the boot file of the guard does not accept the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
+  test('the boot file of the guard (nftables rules) rejects the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
     const guard = (markMask: number): Guard =>
       new Guard({ interfaces: ['lan*'], markMask, reversePath: 'strict', bootGuard: { path, isOpen: false } });
     const successor = guard(0x0f00_0000);
@@ -114,7 +114,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toBe(own);
   });
 
-  test('the boot file of the guard gets the bridge chain when the kernel no longer refuses that chain', async () => {
+  test('the boot file of the guard (nftables rules) gets the bridge chain when the kernel no longer refuses that chain', async () => {
     // nftables lets no other process change a table that an open nft(8) owns.
     const owner = spawn('nft', ['-i'], { stdio: ['pipe', 'ignore', 'ignore'] });
     const ended = once(owner, 'exit');
@@ -132,7 +132,7 @@ describe('the boot file of the guard', () => {
     expect(readFileSync(path, 'utf8')).toContain('add chain bridge weir guard');
   });
 
-  test('a boot file of the guard that the node cannot write causes a warning', () => {
+  test('a boot file of the guard (nftables rules) that the node cannot write causes a warning', () => {
     const guard = new Guard({
       interfaces: ['lan*'],
       markMask: 0x00f0_0000,
@@ -169,7 +169,7 @@ describe('the unit weir-guard.service', () => {
     ]);
   });
 
-  test('a node warns about an enabled nftables.service that flushes the guard, unless the drop-in of Weir exists', () => {
+  test('a node warns about an enabled nftables.service that flushes the guard (nftables rules), unless the drop-in of Weir exists', () => {
     mkdirSync(join(folder, 'sysinit.target.wants'));
     writeFileSync(join(folder, 'sysinit.target.wants', 'weir-guard.service'), unit());
     writeFileSync(join(folder, 'sysinit.target.wants', 'nftables.service'), NFTABLES);
@@ -247,7 +247,7 @@ describe('the drop-in of nftables.service', () => {
     },
   );
 
-  test('ExecStop in the drop-in of nftables.service leaves the guard, or nothing if there is no guard', () => {
+  test('ExecStop in the drop-in of nftables.service leaves only the guard (nftables rules of Weir), or nothing if there is no guard', () => {
     guardOf(false).make();
     run('ExecStart');
     run('ExecStop');
@@ -257,7 +257,7 @@ describe('the drop-in of nftables.service', () => {
     expect(tables()).toEqual(['']);
   });
 
-  test('the drop-in of nftables.service loads the rules of the operator alone if the kernel refuses the guard', () => {
+  test('the drop-in of nftables.service loads the rules of the operator alone if the kernel refuses the guard (nftables rules of Weir)', () => {
     writeFileSync(path, 'add table nosuchfamily weir\n');
     run('ExecStart');
     expect(tables()).toEqual([OPERATOR]);

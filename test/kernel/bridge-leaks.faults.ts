@@ -107,7 +107,7 @@ async function expectClosed(step: (round: number) => void, rounds = 10): Promise
 
 test('no denied packet crosses the bridge while policies are replaced', () => expectClosed(enforce));
 
-test('no denied packet crosses the bridge while nftables is flushed and the guard is created again', () =>
+test('no denied packet crosses the bridge while nftables is flushed and the guard (nftables rules of Weir) is created again', () =>
   expectClosed((round) => {
     sh('nft flush ruleset');
     // The programs enforce alone in every second round.
@@ -144,7 +144,7 @@ test('no denied packet crosses the bridge while a port leaves the bridge and ret
     datapath.look();
   }));
 
-test('no packet crosses the bridge between the load of the guard and the first policy', async () => {
+test('no packet crosses the bridge between the load of the guard (nftables rules of Weir) and the first policy', async () => {
   sender.kill('SIGKILL');
   const guard = sh('nft list table inet weir; nft list table bridge weir');
   datapath.close();

@@ -172,7 +172,7 @@ describe('a datapath with copied routes', () => {
 });
 
 test.each(['off', 'loose'] as const)(
-  'with reverse_path: %s, copied routes lead to the same verdicts as route lookups in the kernel',
+  'with reverse_path: %s, the routes that are copied into the datapath lead to the same verdicts as route lookups in the kernel',
   async (reversePath) => {
     await ip('route add default via 10.77.2.2');
     await ip('route add 10.64.0.0/10 via 10.77.1.2');
@@ -219,7 +219,7 @@ describe('the copied routes', () => {
       falsify();
     });
 
-  test('the copied routes are in use after the second check of the routes, and two further checks correct wrong copies', async () => {
+  test('the routes copied into the datapath are in use after the second check of the routes, and two further checks correct wrong copies', async () => {
     await copyAndFalsify();
     copy();
     expect(isDropped()).toBe(false);
@@ -229,7 +229,7 @@ describe('the copied routes', () => {
     ['a new route', 'route add 10.90.0.0/16 via 10.77.2.2'],
     ['a new address', 'addr add 10.77.91.1/24 dev ext0'],
     ['the loss of a link', 'link set ext0 down'],
-  ])('the copied routes are not used after %s, even before the next check', async (_, command) => {
+  ])('the routes copied into the datapath are not used after %s, even before the next check', async (_, command) => {
     await copyAndFalsify();
     expect(copying.routes.isInForce).toBe(true);
     await ip(command);
@@ -238,7 +238,7 @@ describe('the copied routes', () => {
   });
 
   test.each(['udp', 'tcp'] as const)(
-    'the copied routes determine the interface towards the destination of a new %s flow',
+    'the routes copied into the datapath determine the interface towards the destination of a new %s flow',
     (protocol) => {
       copy();
       expect(isHeld()).toBe(true);
@@ -253,7 +253,7 @@ describe('the copied routes', () => {
     },
   );
 
-  test('the copied routes tell the datapath whether a destination is the node itself, or another host to which the node forwards', async () => {
+  test('the routes copied into the datapath tell whether a destination is the node itself, or another host to which the node forwards', async () => {
     const isForNode = (): boolean => {
       copying.forget();
       copying.context.setUint32(SKB.ifindex, interfaces.lan0 ?? 0, true);
@@ -267,7 +267,7 @@ describe('the copied routes', () => {
 
   // The kernel lists cached MTUs among the routes, and may omit other routes with the same first address from
   // that list. The copied routes must contain these routes anyway.
-  test('the copied routes contain all routes even if the kernel has learned the MTU of many destinations', async () => {
+  test('the routes copied into the datapath are complete even if the kernel has learned the MTU of many destinations', async () => {
     for (const [prefix, gateway] of [
       ['default', '10.77.1.3'],
       ['20.0.0.0/16', '10.77.1.2'],
@@ -290,13 +290,13 @@ describe('the copied routes', () => {
     expect([seen('lan0', '20.0.7.9'), seen('wan0', '20.0.7.9')]).toEqual([PASSED, DROPPED]);
   });
 
-  test('the copied routes are not used for packets from an interface that does not forward', async () => {
+  test('the routes copied into the datapath are not used for packets from an interface that does not forward', async () => {
     await copyAndFalsify();
     await forward('lan0', 0);
     expect(isDropped()).toBe(false);
   });
 
-  test('the copied routes are created only after the routes have stayed unchanged for 100 ms', async () => {
+  test('routes are copied into the datapath only after they have stayed unchanged for 100 ms', async () => {
     copy();
     await ip('route add 10.91.0.0/16 via 10.77.2.2');
     const isMade = (): boolean => held.words[ROUTES.made] === held.words[ROUTES.seen];
@@ -309,7 +309,7 @@ describe('the copied routes', () => {
   });
 
   // This test must stay the last: a routing rule permanently marks the network namespace in the kernel.
-  test('the copied routes are not used after a routing rule was added, even before the next check', async () => {
+  test('the routes copied into the datapath are not used after a routing rule was added, even before the next check', async () => {
     await copyAndFalsify();
     await ip('rule add pref 100 to 10.76.0.0/16 lookup 100');
     expect(isDropped()).toBe(false);

@@ -23,7 +23,7 @@ const ip = (command: string): string => execFileSync('ip', command.split(' '), {
 const faults = (): string[] => diversionFaults(MASK, INTERFACES).map((text) => text.split(' ').slice(0, 3).join(' '));
 
 describe('`diversionStands` and `makeDiversion`', () => {
-  test('`diversionStands` returns true after `makeDiversion`, also with a further address or a blackhole route on the node', () => {
+  test('the routing that `makeDiversion` creates for redirected packets is complete, also with a further address or a blackhole route on the node', () => {
     for (const add of ['addr add 192.0.2.1/32 dev lo', 'route add blackhole 192.0.2.0/24']) {
       ip(add);
       expect(diversionStands(MASK)).toBe(true);
@@ -91,7 +91,7 @@ describe('`diversionFaults`', () => {
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
   ])(
-    '`diversionFaults` reports a third-party rule with a lower preference number that can match diverted packets: %s',
+    '`diversionFaults` reports a third-party routing rule with a lower preference number that can match redirected packets: %s',
     (command) => {
       ip(command);
       expect(faults()).toEqual(['ip rule 100']);
@@ -114,12 +114,12 @@ describe('`diversionFaults`', () => {
     'rule add pref 100 goto 9999',
     'rule add pref 100 nop',
     'rule add pref 9000 lookup 77',
-  ])('`diversionFaults` does not report a rule that cannot affect diverted packets: %s', (command) => {
+  ])('`diversionFaults` does not report a routing rule that cannot affect redirected packets: %s', (command) => {
     ip(command);
     expect(faults()).toEqual([]);
   });
 
-  test('`diversionFaults` reports a third-party rule that has the same preference as the diversion rule', () => {
+  test("`diversionFaults` reports a third-party routing rule that has the same preference as Weir's rule for redirected packets", () => {
     removeDiversion();
     ip('rule add pref 8353 lookup 77');
     makeDiversion(MASK);

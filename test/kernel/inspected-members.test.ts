@@ -142,7 +142,7 @@ afterEach(async () => {
 });
 
 describe('an inspected connection whose source loses its right by a change of members', () => {
-  test('a spliced connection is reset when its source loses its right by a change of members, and a connection of another source continues', async () => {
+  test('a spliced connection is reset when its source loses its right by a change of Kubernetes members, and other connections continue', async () => {
     const [first, other] = [await dial(ADDRESSES.client), await dial(ADDRESSES.clientOther)];
     expect([await echoes(first), await echoes(other)]).toEqual([true, true]);
     const ended = codeOf(first);
@@ -157,7 +157,7 @@ describe('an inspected connection whose source loses its right by a change of me
     for (const socket of [again, other]) socket.destroy();
   });
 
-  test('an inspected connection that is not decided yet is reset when its source loses its right by a change of members', async () => {
+  test('an inspected connection without a decision is reset when its source loses its right by a change of Kubernetes members', async () => {
     const { socket } = await dialTcp(ADDRESSES.client);
     await expect.poll(async () => (await plane.stats()).connections).toBe(1);
     await plane.changeMembers(change(0, ADDRESSES.client));
@@ -166,7 +166,7 @@ describe('an inspected connection whose source loses its right by a change of me
   });
 });
 
-test('a thread of the service plane that starts later receives the members before the policy', async () => {
+test('a thread of the service plane that starts later receives the Kubernetes members before the policy', async () => {
   members.change(change(0, ADDRESSES.clientOther));
   await plane.open();
   const first = await dial(ADDRESSES.client);

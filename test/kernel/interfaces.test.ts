@@ -317,7 +317,7 @@ describe('an interface beside a bridge', () => {
     await expect.poll(() => config().state).toBe('configured');
   });
 
-  test('a bridge port may be left out of the configuration if the bridge is configured: the bridge switches frames, and the policy classifies routed packets', async () => {
+  test('a bridge port need not be configured if its bridge is: the bridge switches the frames, and the policy decides routed packets', async () => {
     await ip('addr', 'flush', 'dev', 'lan0');
     await ip('addr', 'add', `${ADDRESSES.nodeLan}/24`, 'dev', 'br0');
     await join('lan0', 'q0');

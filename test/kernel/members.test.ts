@@ -164,7 +164,7 @@ test("a new pod with the address and five-tuple of a former pod gets none of the
   console.log(`removal to the last packet by old rights: ${last.map((ms) => ms.toFixed(1)).join(', ')} ms`);
 });
 
-test('a pod with an unknown set of groups is closed until the policy is compiled with that set, and then no flow is lost', async () => {
+test('a pod whose set of source groups is not in the policy matches no allow rule with selectors until a policy with that set is in force', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   expect(await datapath.changeMembers(podIs(BOTH, [BOTH]))).toMatchObject({ uncompiled: 1, flows: 1 });
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, false]);
@@ -173,7 +173,7 @@ test('a pod with an unknown set of groups is closed until the policy is compiled
   expect(await datapath.changeMembers(podIs(BOTH))).toMatchObject({ uncompiled: 0, flows: 0 });
 });
 
-test('the members in the kernel stay after the end of the process, and the first list of the next process replaces them', async () => {
+test('the Kubernetes members in the kernel stay after the end of the process, and the first list of the next process replaces them', async () => {
   await datapath.close();
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([true, false]);
   await start();

@@ -80,7 +80,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   },
 );
 
-test('without a search in conntrack, NAT with a service plane is a fault in the review of the node', () => {
+test('a review reports NAT beside a service plane as a fault if the BPF programs cannot look up connections in conntrack', () => {
   const datapath = police({ servicePlane: { address: 0x7f00_0001, port: 15_001 } });
   expect(datapath.review().faults.join()).toContain(
     'the kernel module nf_conntrack was loaded after Weir, so restart Weir',

@@ -162,7 +162,7 @@ test.each([
   expect(output).toContain('500 packets transmitted, 500 received');
 });
 
-test('`detach` keeps the BPF programs if it cannot remove the guard', async () => {
+test('`detach` keeps the BPF programs if it cannot remove the guard (nftables rules)', async () => {
   datapath.close();
   const { PATH } = process.env;
   try {
@@ -180,7 +180,7 @@ test.each([
   // The lowest bit of both masks is equal.
   ['a mark mask with the same lowest bit', { markMask: 0x0170_0000 }, null],
 ])(
-  'with %s, `open` finds the policy in force only if the BPF programs on the hooks have the mask of the process',
+  'with %s, `open` finds a policy in force only if the attached BPF programs have the same mark mask as the process',
   (_, more, generation) => {
     datapath.close();
     const next = new LocalDatapath(datapathOptions(topology.pinPath, more));
@@ -192,7 +192,7 @@ test.each([
   },
 );
 
-test('`open` finds no policy in force if the guard is missing', async () => {
+test('`open` finds no policy in force if the guard (nftables rules) is missing', async () => {
   datapath.close();
   await topology.node.must('nft', 'delete table inet weir');
   const seen: unknown[] = [];

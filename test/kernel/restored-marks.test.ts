@@ -170,7 +170,7 @@ describe('the guard and marks that other rules set or restore', () => {
   }
 
   test.each(['iptables-nft', 'iptables-legacy'])(
-    'the guard drops unclassified packets even if rules of %s set or restore the mark of Weir',
+    'the guard (nftables rules) drops unclassified packets even if rules of %s set or restore the mark of Weir',
     async (iptables) => {
       const mangle = (...words: readonly string[]) => node.topology.node.must(iptables, '-t', 'mangle', ...words);
       await expectGuarded(
@@ -183,7 +183,7 @@ describe('the guard and marks that other rules set or restore', () => {
     },
   );
 
-  test('the guard drops unclassified packets even if third-party nftables rules set or restore the mark of Weir', async () => {
+  test('the guard (nftables rules) drops unclassified packets even if third-party nftables rules set or restore the mark of Weir', async () => {
     await expectGuarded(
       ATTACKS.map(([attack]) => attack),
       (at) => rules(...(ATTACKS[at]?.[1] ?? [])),
@@ -191,7 +191,7 @@ describe('the guard and marks that other rules set or restore', () => {
     );
   });
 
-  test('the guard drops unclassified packets with a restored mark after it has replaced a chain of its name with another priority', async () => {
+  test('the guard (nftables rules) drops unclassified packets with a restored mark after it replaced a chain of its name with another priority', async () => {
     const chain = 'type filter hook forward priority filter; meta mark & 0x100000 != 0 accept';
     await node.topology.node.must('nft', `table inet weir { chain guard { ${chain}; }; }`);
     node.start({ forwarding: 'stack' }).attach();

@@ -226,7 +226,7 @@ test("with forwarding: auto, the node forwards directly if only Weir's own BPF p
   expect(reason()).toBe(ALONE);
 });
 
-test('with forwarding: auto, the node forwards by the network stack while the guard is missing', () => {
+test('with forwarding: auto, the node forwards by the network stack while the guard (nftables rules) is missing', () => {
   sh('nft delete table inet weir');
   expect(reason()).toBe('stack: the guard is missing');
   datapath.attach();

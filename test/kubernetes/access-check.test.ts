@@ -9,7 +9,7 @@ const check = (server: ScriptedServer, caPem = server.caPem, withinMs = 2_000) =
   accessWarnings(server.url, { caPem, token: server.token }, withinMs);
 
 describe('the check of the access of an integration', () => {
-  it('the access check of an integration lists one pod, node and namespace with the token, and returns no warning if all lists succeed', async () => {
+  it('the access check of a Kubernetes integration lists one pod, node and namespace with the token, and returns no warning if all lists succeed', async () => {
     const server = await ScriptedServer.start((_, response) => sendList(response, 7, []));
     expect(await check(server)).toEqual([]);
     expect(server.asked.map(({ path, query }) => `${path}?${query.toString()}`)).toEqual([
@@ -21,7 +21,7 @@ describe('the check of the access of an integration', () => {
     await expect.poll(() => server.connections).toBe(0);
   });
 
-  it('the access check of an integration names each kind of object that the account may not list', async () => {
+  it('the access check of a Kubernetes integration names each kind of object that the account may not list', async () => {
     const server = await ScriptedServer.start(({ path }, response) =>
       path.endsWith('/nodes') ? sendList(response, 7, []) : sendStatus(response, 403, `${path} is forbidden`),
     );
@@ -39,7 +39,7 @@ describe('the check of the access of an integration', () => {
     [302, '', 'connection_failed', '/api_server_url'],
     [500, 'etcd is away', 'connection_failed', '/api_server_url'],
   ])(
-    'the access check of an integration returns one warning if each response has the status %i',
+    'the access check of a Kubernetes integration returns one warning if each response has the status %i',
     async (status, text, code, pointer) => {
       const server = await ScriptedServer.start((_, response) => sendStatus(response, status, text));
       expect(await check(server)).toEqual([
@@ -49,14 +49,14 @@ describe('the check of the access of an integration', () => {
     },
   );
 
-  it('the access check of an integration warns of a server whose response is not a list of objects', async () => {
+  it('the access check of a Kubernetes integration warns of a server whose response is not a list of objects', async () => {
     const server = await ScriptedServer.start((_, response) => void response.end('<html>'));
     expect(await check(server)).toMatchObject([
       { code: 'connection_failed', message: expect.stringMatching(/is not JSON/) },
     ]);
   });
 
-  it('the access check of an integration warns of a server certificate that the CA did not sign, or that is for another host', async () => {
+  it('the access check of a Kubernetes integration warns of a server certificate that the CA did not sign, or that is for another host', async () => {
     const server = await ScriptedServer.start((_, response) => sendList(response, 7, []));
     const other = makeCertificate(temporaryFolder());
     const warnings = [
@@ -72,7 +72,7 @@ describe('the check of the access of an integration', () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('the access check of an integration warns of a port that refuses connections', async () => {
+  it('the access check of a Kubernetes integration warns of a port that refuses connections', async () => {
     const { caPem } = await ScriptedServer.start(() => {});
     expect(await accessWarnings('https://127.0.0.9:1', { caPem, token: 't' })).toMatchObject([
       { code: 'connection_failed', message: expect.stringMatching(/connection refused/) },
@@ -80,7 +80,7 @@ describe('the check of the access of an integration', () => {
   });
 
   it.each(['before TLS', 'before the headers', 'within a body'])(
-    'the access check of an integration ends within its time limit if the server is silent %s',
+    'the access check of a Kubernetes integration ends within its time limit if the server is silent %s',
     async (when) => {
       const server = await ScriptedServer.start((_, response) => {
         if (when === 'within a body') response.write('{');
@@ -95,7 +95,7 @@ describe('the check of the access of an integration', () => {
     },
   );
 
-  it('the access check of an integration ends within its time limit if each response is slow', async () => {
+  it('the access check of a Kubernetes integration ends within its time limit if each response is slow', async () => {
     const server = await ScriptedServer.start(({ path }, response) => {
       if (path.endsWith('/pods')) setTimeout(() => sendList(response, 7, []), 400);
     });

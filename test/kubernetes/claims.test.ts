@@ -64,7 +64,7 @@ describe('claims of Kubernetes objects to addresses', () => {
 });
 
 describe('the owner of an address', () => {
-  test('the owner of an address is the last object that claimed the address', () => {
+  test('the Kubernetes owner of an address is the last object that claimed the address', () => {
     expect(
       watched()
         .change(PODS, pod('a', at(2)), pod('b', at(3)))
@@ -78,7 +78,7 @@ describe('the owner of an address', () => {
     ).toBe('n');
   });
 
-  test('the owner of an address stays the owner when an older claiming object is deleted, changes or completes', () => {
+  test('the Kubernetes owner of an address stays the owner when an older claiming object is deleted, changes or completes', () => {
     const both = () => watched().change(PODS, pod('a', at(2)), pod('b', at(3)));
     expect(both().remove(PODS, 'a', 4).ownerOf(X)).toBe('b');
     expect(
@@ -109,13 +109,13 @@ describe('the owner of an address', () => {
     expect(prod.change(PODS, pod('c', at(5))).ownerOf(X)).toBe('c');
   });
 
-  test('an address falls back to the last of several running objects that owned it before', () => {
+  test('an address falls back to the last of several running Kubernetes objects that owned it before', () => {
     const prod = watched().change(PODS, pod('a', at(2)), pod('b', at(3)), pod('c', at(4)), pod('d', at(5)));
     expect(prod.remove(PODS, 'b', 6).remove(PODS, 'd', 7).ownerOf(X)).toBe('c');
     expect(prod.remove(PODS, 'c', 8).ownerOf(X)).toBe('a');
   });
 
-  test('a new claim in a list wins an address over an object that owned it earlier', () => {
+  test('an object that appears in a new list with an address becomes its Kubernetes owner, ahead of an object that owned it earlier', () => {
     const prod = watched().change(PODS, pod('a', at(2)), pod('b', at(3)));
     expect(prod.list(PODS, 9, [pod('a', at(2)), pod('c', at(8))]).ownerOf(X)).toBe('c');
   });
@@ -123,7 +123,7 @@ describe('the owner of an address', () => {
   test.each([
     ['is pending', { phase: 'Pending' }],
     ['terminates', { deleting: true }],
-  ])('an address does not fall back to an object that %s when its owner is deleted', (_, fields) => {
+  ])('an address does not fall back to a Kubernetes object that %s when its owner is deleted', (_, fields) => {
     const prod = watched()
       .change(PODS, pod('a', { ...at(2), ...fields }), pod('b', at(3)))
       .remove(PODS, 'b', 4);
@@ -139,14 +139,14 @@ describe('the owner of an address', () => {
     ).toBe('a');
   });
 
-  test('an older pod becomes the owner of an address as soon as it runs, if the later owner was deleted', () => {
+  test('an older pod becomes the Kubernetes owner of an address as soon as it runs, if the later owner was deleted', () => {
     const prod = watched()
       .change(PODS, pod('a', { ...at(2), phase: 'Pending' }), pod('b', at(3)))
       .remove(PODS, 'b', 4);
     expect([prod.ownerOf(X), prod.change(PODS, pod('a', at(5))).ownerOf(X)]).toEqual([undefined, 'a']);
   });
 
-  test('an object whose older claim arrives later by another watch does not become the owner of the address', () => {
+  test('an object whose older claim to an address arrives later by another watch does not become the Kubernetes owner of the address', () => {
     const shop = scope('pods', 'shop');
     const bank = scope('pods', 'bank');
     const prod = new Prod()
@@ -166,7 +166,7 @@ describe('the owner of an address', () => {
     ).toBeUndefined();
   });
 
-  test('an older claim does not win an address, even after thousands of other claims have ended', () => {
+  test('an older claim of a Kubernetes object does not win an address, even after thousands of other claims have ended', () => {
     const shop = scope('pods', 'shop');
     const bank = scope('pods', 'bank');
     const prod = new Prod().list(shop, 1, []).list(bank, 1, []);
@@ -179,33 +179,33 @@ describe('the owner of an address', () => {
     expect(prod.change(shop, pod('a', { ...at(2), phase: 'Pending' })).ownerOf(X)).toBeUndefined();
   });
 
-  test('the owner of an address in a first list is the object that started later', () => {
+  test('the Kubernetes owner of an address that several objects have in a first list is the object that started later', () => {
     const early = pod('early', { ...at(9), started: 100 });
     const late = pod('late', { ...at(5), started: 200 });
     expect(new Prod().list(PODS, 10, [early, late]).ownerOf(X)).toBe('late');
     expect(new Prod().list(PODS, 10, [late, early]).ownerOf(X)).toBe('late');
   });
 
-  test('the owner of an address in a later list is the new object, regardless of the start times', () => {
+  test('the Kubernetes owner of an address that several objects have in a later list is the new object, regardless of the start times', () => {
     const old = pod('old', { ...at(2), started: 200 });
     const other = pod('new', { ...at(5), started: 100 });
     expect(watched().change(PODS, old).list(PODS, 6, [other, old]).ownerOf(X)).toBe('new');
   });
 
-  test("two objects that exchange their addresses between two lists own each other's former address", () => {
+  test("two Kubernetes objects that exchange their addresses between two lists own each other's former address", () => {
     const prod = watched().change(PODS, pod('a', at(2)), pod('b', at(3, [Y])));
     prod.list(PODS, 9, [pod('a', at(7, [Y])), pod('b', at(8))]);
     expect([prod.ownerOf(X), prod.ownerOf(Y)]).toEqual(['b', 'a']);
   });
 
-  test('the start times of objects decide the owner of an address after the server was restored to older versions', () => {
+  test('the start times of objects decide the Kubernetes owner of an address after the server was restored to older versions', () => {
     const prod = watched().change(PODS, pod('a', { ...at(500), started: 100 }));
     const objects = [pod('a', { ...at(40), started: 100 }), pod('b', { ...at(30), started: 200 })];
     expect(prod.list(PODS, 50, objects).ownerOf(X)).toBe('b');
     expect(prod.change(PODS, pod('c', { ...at(51), started: 1 })).ownerOf(X)).toBe('c');
   });
 
-  test('the owner of an address is the last claimer in the cluster, or else a running claimer, for any order of the watches', () => {
+  test('the Kubernetes owner of an address is the last object that claimed it, or else a running object, for any order of the watches', () => {
     const scopes = [scope('pods', 'shop'), scope('pods', 'bank'), scope('pods', 'play'), NODES];
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 60 }), (seed, changes) => {
       const random = new Random(seed);

@@ -52,7 +52,7 @@ class Prod {
 }
 
 describe('a feed', () => {
-  test('a feed (the lists and watches of an integration) takes effect when each of its scopes has a list', () => {
+  test('a Kubernetes feed (the lists and watches of an integration) takes effect when each of its watch scopes has a list', () => {
     const prod = new Prod();
     prod.begin(1, PODS, NAMESPACES);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3), at('b', '10.0.0.2', 4));
@@ -63,7 +63,7 @@ describe('a feed', () => {
     expect([prod.members, prod.memberships.resolution.resolved.size]).toEqual([['10.0.0.2', '10.0.0.3'], 1]);
   });
 
-  test('a new feed keeps the objects of the scopes that it shares with the feed in effect', () => {
+  test('a new Kubernetes feed (the lists and watches of an integration) keeps the objects of watch scopes that the feed in effect has too', () => {
     const prod = new Prod();
     prod.begin(1, SHOP);
     prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
@@ -87,7 +87,7 @@ describe('a feed', () => {
     return prod;
   }
 
-  test('a new feed keeps the lists of the scopes that it shares with an incomplete feed', () => {
+  test('a new Kubernetes feed (the lists and watches of an integration) keeps the lists of watch scopes that an incomplete feed has too', () => {
     // Other credentials, so that PODS is listed again.
     const prod = withNextFeed();
     prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
@@ -99,7 +99,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.2', '10.0.0.3']);
   });
 
-  test('a feed with the same scopes as the feed in effect takes effect at once, and ends an incomplete feed', () => {
+  test('a Kubernetes feed with the same watch scopes as the feed in effect takes effect at once, and ends an incomplete feed', () => {
     const prod = withNextFeed();
     prod.list(2, PODS, 6, at('b', '10.0.0.2', 6));
     prod.keep(3, [1], PODS);
@@ -109,7 +109,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.1', '10.0.0.3']);
   });
 
-  test('a feed stays in effect and is updated until the next feed is complete', () => {
+  test('a Kubernetes feed (the lists and watches of an integration) stays in effect and is updated until the next feed is complete', () => {
     const prod = withNextFeed();
     // Another server: other objects, and lower versions.
     prod.list(2, PODS, 2, at('x', '10.0.0.9', 1));
@@ -121,7 +121,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual(['10.0.0.9']);
   });
 
-  test('a complete feed ends the scopes that only the former feed has, and keeps the objects that both have', () => {
+  test('a complete Kubernetes feed ends the watch scopes that only the former feed has, and keeps the objects that both feeds have', () => {
     const prod = new Prod();
     prod.begin(1, SHOP);
     prod.list(1, SHOP, 5, at('a', '10.0.0.1', 3));
@@ -133,7 +133,7 @@ describe('a feed', () => {
     expect(prod.members).toEqual([]);
   });
 
-  test('the objects in a feed of another cluster are not compared with the versions and claims of the former cluster', () => {
+  test('the objects in a feed of another Kubernetes cluster are not compared with the versions and claims of the former cluster', () => {
     const prod = new Prod();
     prod.begin(1, PODS);
     const copied = at('copied', '10.0.0.1', 900);
@@ -149,7 +149,7 @@ describe('a feed', () => {
     expect(owner(prod.memberships.ownersOf(ip('10.0.0.2')))).toBe('new');
   });
 
-  test('a feed that is replaced before it is complete never takes effect', () => {
+  test('a Kubernetes feed (the lists and watches of an integration) that is replaced before it is complete never takes effect', () => {
     const prod = new Prod();
     prod.begin(1, PODS, NAMESPACES);
     prod.list(1, PODS, 5, at('a', '10.0.0.1', 3));

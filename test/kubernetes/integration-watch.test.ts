@@ -67,7 +67,7 @@ async function start() {
 }
 
 describe('watch of an integration', () => {
-  it('the watch of an integration has one reflector for each scope, and sends no new request if the scopes stay the same', async () => {
+  it('a Kubernetes integration has one reflector for each watch scope, and sends no new request if the scopes stay the same', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all', nodes: true });
     await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
@@ -79,7 +79,7 @@ describe('watch of an integration', () => {
     expect(await server.connections).toBe(2);
   });
 
-  it('the watch of an integration keeps the former feed until each scope of the new feed has a list', async () => {
+  it('a Kubernetes integration keeps its former watches until each watch scope of the new selectors has a list', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -97,7 +97,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('the watch of an integration keeps the reflectors of scopes that the former feed has, and lists only the other scopes', async () => {
+  it('a Kubernetes integration keeps the reflectors of watch scopes that it had before, and lists only the new scopes', async () => {
     const { server, refused, tell, target, feeds, phases, lists } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -126,7 +126,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('the watch of an integration keeps the reflectors of an incomplete feed', async () => {
+  it('a Kubernetes integration keeps the reflectors of watch scopes that are not listed yet when another scope is added', async () => {
     const { refused, target, feeds, phases, lists } = await start();
     refused.add('/api/v1/nodes');
     target({ pods: new Set(['shop']), nodes: true });
@@ -145,7 +145,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('the watch of an integration keeps no reflector of a server whose key differs', async () => {
+  it('a Kubernetes integration keeps no reflector of a server whose key differs', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
@@ -167,7 +167,7 @@ describe('watch of an integration', () => {
     ]);
   });
 
-  it('the watch of an integration lists again from a server with another key, and ends its reflectors if no scopes are wanted', async () => {
+  it('a Kubernetes integration lists again from a server with another key, and ends its reflectors if no selector needs objects', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
@@ -180,7 +180,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(0));
   });
 
-  it('the watch of an integration returns to the scopes of the feed in force without a list, and ends the incomplete feed', async () => {
+  it('a Kubernetes integration returns to its former watch scopes without a list, and ends the watches that were not complete yet', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
@@ -205,7 +205,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('the watch of an integration ends an incomplete feed if another feed begins', async () => {
+  it('a Kubernetes integration ends watches whose lists are not complete if other watch scopes replace them', async () => {
     const { refused, target, feeds, phases } = await start();
     refused.add('/api/v1/nodes');
     target({ nodes: true });
@@ -220,7 +220,7 @@ describe('watch of an integration', () => {
     expect(phases('nodes').at(-1)).toBe(null);
   });
 
-  it('the watch of an integration lists each scope once more if one scope finds the server at an older version', async () => {
+  it('a Kubernetes integration lists each watch scope once more if one scope finds the server at an older version', async () => {
     const { server, target, phases, lists } = await start();
     target({ pods: 'all', nodes: true, namespaces: true });
     for (const name of ['pods', 'nodes', 'namespaces'])

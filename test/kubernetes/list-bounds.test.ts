@@ -23,7 +23,7 @@ describe('bounds of a reflector', () => {
     ['pages without objects', 0, { objects: 100, characters: 1e9 }, 'the list has more than 100 objects'],
     ['characters', 10, { objects: 1e9, characters: 20_000 }, 'the list has more than 20000 characters'],
   ])(
-    'a reflector rejects a list with too many %s, so that the former objects stay in force',
+    'a Kubernetes reflector rejects a list with too many %s, so that the former objects stay in force',
     async (_, objects, bounds, reason) => {
       const recording = await endless(objects, bounds);
       expect((await recording.untilPhase('backing_off')).reason).toBe(reason);
@@ -31,7 +31,7 @@ describe('bounds of a reflector', () => {
     },
   );
 
-  it('a reflector ends the wait for credentials at its time limit', async () => {
+  it('a Kubernetes reflector ends the wait for credentials at its time limit', async () => {
     const server = { url: 'https://127.0.0.1:1', credentials: () => new Promise<never>(() => {}) };
     const times = { ...TIMES, headersMs: 50 };
     const recording = new Recording(reflect({ server, scope: scope('pods'), keep, times }));

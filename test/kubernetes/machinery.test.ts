@@ -57,7 +57,7 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
     /** Opens a list and reads nothing of its body, so that the server does not end the request. */
     const stalledList = async (): Promise<IncomingMessage> => (await get('')).pause();
 
-    it('a reflector lists pages of the watch cache, and follows changes made between two pages', async () => {
+    it("a Kubernetes reflector lists pages of the server's watch cache, and follows changes made between two pages", async () => {
       const recording = record();
       await recording.untilPhase('listing');
       await kube.must('PATCH', `${PATH}/p${PODS - 1}`, { metadata: { labels: { app: 'db' } } });
@@ -68,7 +68,7 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
       expect(recording.lists).toBe(1);
     });
 
-    it('a reflector waits for the time in Retry-After after a 429 response, and then lists', async () => {
+    it('a Kubernetes reflector waits for the time in Retry-After after a 429 response, and then lists', async () => {
       const stalled = await Promise.all(Array.from({ length: MACHINERY_REQUESTS }, stalledList));
       const recording = record();
       const { reason } = await recording.untilPhase('backing_off');
@@ -82,7 +82,7 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
       expect(recording.objects.size).toBe(PODS - 1);
     });
 
-    it('a reflector gets only events of changes, whereas a watch with sendInitialEvents gets all objects as events', async () => {
+    it('a Kubernetes reflector gets only events of changes, whereas a watch with sendInitialEvents gets all objects as events', async () => {
       const recording = record();
       await recording.untilPhase('watching');
       await kube.must('PATCH', `${PATH}/p0`, { metadata: { labels: { app: 'db' } } });

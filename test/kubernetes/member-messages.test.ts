@@ -36,7 +36,7 @@ function opened() {
   return { memberships, messages, sent, change, apply };
 }
 
-test('one member message contains all changes that a read of a watch delivers one after the other', async () => {
+test('one message to the node contains all changes of Kubernetes members that one read of a watch delivers', async () => {
   const { messages, sent, change, apply } = opened();
   apply();
   // The first message was sent long ago, so that the next one does not wait.
@@ -49,7 +49,7 @@ test('one member message contains all changes that a read of a watch delivers on
   expect(sent.slice(1).map(({ owners }) => owners.length)).toEqual([3]);
 });
 
-test('the code after `flushed` runs before further member changes are sent', async () => {
+test('the code after `flushed` runs before further changes of Kubernetes members are sent', async () => {
   const { memberships, messages, sent, change, apply } = opened();
   const first = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.1');
@@ -63,7 +63,7 @@ test('the code after `flushed` runs before further member changes are sent', asy
   expect(sent.map(({ owners }) => owners.length)).toEqual([0, 1, 1]);
 });
 
-test('a change that occurs between two parts of a member message is sent after the last part', async () => {
+test('a change of Kubernetes members that occurs between two parts of a message is sent after the last part', async () => {
   const { messages, sent, change, apply } = opened();
   apply();
   vi.spyOn(performance, 'now').mockReturnValue(performance.now() + 1_000);

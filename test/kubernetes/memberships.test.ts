@@ -63,7 +63,7 @@ const plain = (memberships: Memberships) => {
 };
 
 describe('changes of members', () => {
-  test('the changes of members contain the removals before the additions', () => {
+  test('the changes of Kubernetes members contain removed members before added members', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
@@ -80,7 +80,7 @@ describe('changes of members', () => {
     expect(memberships.drainChanges()).toEqual([]);
   });
 
-  test('the changes of members omit an address that has got the same selectors again', () => {
+  test('the changes of Kubernetes members omit an address that has got the same selectors again', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.drainChanges();
@@ -89,7 +89,7 @@ describe('changes of members', () => {
     expect([memberships.waiting, memberships.drainChanges()]).toEqual([1, []]);
   });
 
-  test('the changes of members refer to the selectors that a policy names at that time', () => {
+  test('the changes of Kubernetes members refer to the selectors that the policies name at that time', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.drainChanges();
@@ -99,7 +99,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [all.key]]]]);
   });
 
-  test('a change of the labels of a namespace changes the members for the pods of the namespace', () => {
+  test('a change of the labels of a namespace changes the selectors that select the pods of the namespace', () => {
     const blue = podSelector({ namespace_selector: { match_labels: { team: 'blue' } } });
     const memberships = start([blue]);
     list(memberships, NAMESPACES, [namespace('shop'), namespace('bank')]);
@@ -130,7 +130,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [all.key, blue.key].sort()]]]);
   });
 
-  test('the addresses of an object with undecided selectors match only deny rules, even if another integration owns the addresses', () => {
+  test('the addresses of an object whose selectors cannot be evaluated match only deny rules, even if another integration owns the addresses', () => {
     const other = podSelector({}, 'test');
     const memberships = start([all, other]);
     list(memberships, PODS, [pod('a', { addresses: [X] })], 'test');
@@ -149,7 +149,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[Y, null]], [[X, [all.key, other.key].sort()]]]);
   });
 
-  test('an object that two integrations know has the selectors of both integrations', () => {
+  test('a Kubernetes object that two integrations know is selected by the selectors of both integrations', () => {
     const other = podSelector({}, 'test');
     const memberships = start([web, other]);
     const a = pod('a', { addresses: [X], labels: { app: 'web' } });
@@ -167,7 +167,7 @@ describe('changes of members', () => {
     expect(plain(memberships)).toEqual([[[X, [other.key]]]]);
   });
 
-  test('an address that different objects of two integrations own matches only deny rules, with a warning, until one object goes', () => {
+  test('an address that different objects of two integrations own matches only deny rules, with a warning, until one object is deleted', () => {
     const other = podSelector({}, 'test');
     const memberships = start([web, other], { podNetworks: [network('10.1.0.0/16')] });
     list(memberships, PODS, [pod('a', { addresses: [X, Y], labels: { app: 'web' } })]);
@@ -208,7 +208,7 @@ describe('changes of members', () => {
     ]);
   });
 
-  test('the objects of an ended scope are kept if another scope contains them', () => {
+  test('the Kubernetes objects of an ended watch scope are kept if another watch scope contains them', () => {
     const memberships = start([all]);
     const shop = scope('pods', 'shop');
     list(memberships, shop, [pod('a', { addresses: [X] })]);
@@ -230,7 +230,7 @@ describe('the numbers of sets', () => {
     return memberships.drainChanges();
   };
 
-  test('`Memberships.former` omits the last address of an unused selector set if the named selectors have changed since then', () => {
+  test('`Memberships.former` omits the last address of a selector set without addresses if other selectors are named since then', () => {
     const memberships = start([web]);
     const batch = labelled(1);
     const both = [web, batch];
@@ -281,7 +281,7 @@ describe('the numbers of sets', () => {
     expect(again).toMatchObject({ added: [], sets: Uint32Array.of(1), dropped: [] });
   });
 
-  test('the numbers of selector sets are dropped in the order in which the sets fell out of use, and are never given again', () => {
+  test('the numbers of unused selector sets are dropped in the order in which the sets fell out of use, and are never assigned again', () => {
     // Each set has one key, so it counts 2: two unused sets are kept.
     const memberships = start(SELECTORS, { maxUnusedSets: 4 });
     list(memberships, PODS, []);
@@ -296,7 +296,7 @@ describe('the numbers of sets', () => {
 describe('the selector resolution', () => {
   const shop = scope('pods', 'shop');
 
-  test('the selector resolution resolves a selector when all objects on which it depends are listed', () => {
+  test('a Kubernetes selector is resolved when all objects on which it depends are listed', () => {
     const inShop = podSelector({ namespace: 'shop' });
     const blue = podSelector({ namespace_selector: {} });
     const nodes = nodeSelector({});
@@ -316,7 +316,7 @@ describe('the selector resolution', () => {
     expect(resolved()).toEqual([]);
   });
 
-  test('the selector resolution resolves no selector before `drainChanges` has returned its members', () => {
+  test('a Kubernetes selector is resolved only after `drainChanges` has returned its members', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     expect([memberships.resolution.resolved.size, memberships.setOf(X), memberships.areResolvable([web])]).toEqual([
@@ -328,7 +328,7 @@ describe('the selector resolution', () => {
     expect([[...memberships.resolution.resolved], memberships.setOf(X)?.keys]).toEqual([[web.key], [web.key]]);
   });
 
-  test('the selector resolution resolves no selector of pod networks while a node is undecided', () => {
+  test('a Kubernetes selector of pod networks is not resolved while selectors cannot be evaluated for a node', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, [node('n', { undecided: true })]);
@@ -342,7 +342,7 @@ describe('the selector resolution', () => {
     node('n2', { podNetworks: [network('10.0.0.0/24')] }),
   ];
 
-  test('the selector resolution lists each pod network of the nodes that selectors select once', () => {
+  test('each pod network of the nodes that Kubernetes selectors select is listed once', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs', 'InternalIP'] });
     const all = nodeSelector({ addresses: ['podCIDRs'] });
     const memberships = start([pool, all]);
@@ -361,7 +361,7 @@ describe('the selector resolution', () => {
     expect(page([nodeSelector({}).key])).toEqual([]);
   });
 
-  test('the facts of an integration count the pod networks that a selector selects, in addition to its addresses', () => {
+  test('the status of a Kubernetes integration counts the pod networks that a selector selects, in addition to its addresses', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const all = nodeSelector({ addresses: ['podCIDRs'] });
     const memberships = start([pool, all]);
@@ -373,7 +373,7 @@ describe('the selector resolution', () => {
     ]);
   });
 
-  test('the selector resolution closes the pod networks of nodes to allow rules as soon as the pods of all namespaces are listed', () => {
+  test('as soon as the pods of all namespaces are listed, addresses without a pod in the pod networks of nodes match no allow rule with selectors', () => {
     const memberships = start([web]);
     const closed = () => shown(resolutionNow(memberships)).closed;
     list(memberships, NODES, nodes);
@@ -385,7 +385,7 @@ describe('the selector resolution', () => {
     expect(closed()).toEqual(['10.1.0.0/24']);
   });
 
-  test('the selector resolution closes the configured pod networks instead of those of the nodes', () => {
+  test('addresses without a pod in the configured pod networks match no allow rule with selectors, unlike those in the networks of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
     expect(shown(resolutionNow(memberships)).closed).toEqual([]);
@@ -395,14 +395,14 @@ describe('the selector resolution', () => {
     expect(shown(resolutionNow(memberships)).closed).toEqual([]);
   });
 
-  test('the selector resolution closes only the pod networks of one node if only the pods of that node are listed', () => {
+  test('if only the pods of one node are listed, addresses without a pod lose allow rules with selectors only in the pod networks of that node', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
     expect(shown(resolutionNow(memberships)).closed).toEqual(['10.1.0.0/24']);
   });
 
-  test('the selector resolution contains the pod networks that a selector of nodes asks for', () => {
+  test('the resolution of Kubernetes selectors contains the pod networks that a selector of nodes asks for', () => {
     const pool = nodeSelector({ match_labels: { pool: 'a' }, addresses: ['podCIDRs'] });
     const memberships = start([pool, nodeSelector({})]);
     list(memberships, NODES, nodes);
@@ -412,7 +412,7 @@ describe('the selector resolution', () => {
     expect(shown(resolutionNow(memberships)).networks).toEqual([[pool.key, ['10.0.0.0/24', '10.1.0.0/24']]]);
   });
 
-  test('the selector resolution stays the same object while its contents are the same', () => {
+  test('the resolution of Kubernetes selectors stays the same object while its contents are the same', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, PODS, []);
@@ -426,7 +426,7 @@ describe('the selector resolution', () => {
 });
 
 describe('lookups', () => {
-  test('`Memberships` returns the members and the number of addresses of a selector', () => {
+  test('`Memberships` returns the addresses that a Kubernetes selector selects, and their number', () => {
     const nodes = nodeSelector({ addresses: ['ExternalIP'] });
     const memberships = start([web, all, nodes]);
     const labels = { app: 'web' };
@@ -446,7 +446,7 @@ describe('lookups', () => {
     expect(memberships.setOf(ip('10.9.9.9'))).toBeUndefined();
   });
 
-  test('`Memberships` warns about pods in the network of their node, and about pods that are not closed to allow rules', () => {
+  test('`Memberships` warns about pods in the network of their node, and about pod addresses that match allow rules before the pod is known', () => {
     const memberships = start([web]);
     const fields = { addresses: [X], labels: { app: 'web' }, hostNetwork: true };
     list(memberships, PODS, [pod('a', fields), pod('b', fields), pod('c', { addresses: [Y] })]);
@@ -458,7 +458,7 @@ describe('lookups', () => {
     expect(memberships.warnings('prod')).toEqual([skipped]);
   });
 
-  test('`Memberships` gives no address to an object that may not own it, even from the store, and warns about that', () => {
+  test('`Memberships` gives no Kubernetes object an address that it may not own, also for stored objects, and warns about that', () => {
     const own = ip('10.1.0.9');
     const options = { podNetworks: [network('10.1.0.0/16')], own: () => new Set([own]), nodeName: 'self' };
     const refused = ['10.2.0.1', '127.0.0.1', '0.0.0.1', '224.0.0.5', '255.255.255.255'].map(ip);
@@ -493,7 +493,7 @@ describe('lookups', () => {
     ]);
   });
 
-  test('`Memberships` omits objects beyond the bound, and warns about that', () => {
+  test('`Memberships` omits Kubernetes objects beyond the maximum number, and warns about that', () => {
     const memberships = start([all], { maxObjects: 1, podNetworks: [network('10.1.0.0/24')] });
     list(memberships, PODS, [pod('a', { addresses: [X] }), pod('b', { addresses: [Y] })]);
     memberships.drainChanges();

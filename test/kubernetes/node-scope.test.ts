@@ -47,7 +47,7 @@ describe('the watch of the pods of one node only', () => {
     },
   );
 
-  test('the status of an integration names the configured node if the cluster does not have that node', async () => {
+  test('the status of a Kubernetes integration names the configured node if the cluster does not have that node', async () => {
     const cluster = await Cluster.start();
     const source = await new Node(undefined, { ...OPTIONS, node: 'n9' }).open([cluster.integration]);
     await eventually(() => expect(source.scope).toBeDefined());

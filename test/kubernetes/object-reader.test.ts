@@ -26,7 +26,7 @@ const podJson = {
 const read = (resource: 'pods' | 'nodes' | 'namespaces', value: unknown) => new ObjectReader().read(resource, value);
 
 describe('ObjectReader', () => {
-  test('`ObjectReader` keeps the fields of a pod that decide membership, and only IPv4 addresses', () => {
+  test('`ObjectReader` keeps the fields of a pod on which selectors depend, and only IPv4 addresses', () => {
     expect(read('pods', podJson)).toEqual({
       resource: 'pods',
       uid: 'u-1',
@@ -169,7 +169,7 @@ describe('ObjectReader', () => {
     fc.assert(property, { numRuns: 3_000 });
   });
 
-  test('`ObjectReader` reads the labels of each object, even if there are more objects than places in the cache of labels', () => {
+  test('`ObjectReader` reads the labels of each object, even if there are more objects than entries in the cache of labels', () => {
     const reader = new ObjectReader();
     for (let index = 0; index < 10_000; index++) {
       const value = { metadata: { ...metadata, labels: { app: `app-${index}` } } };

@@ -84,7 +84,7 @@ function requests(
 }
 
 describe('status of an integration', () => {
-  it('the status of an integration has the state of its actor, its objects, and its selectors in the form of the policy', async () => {
+  it('the status of a Kubernetes integration has the state of its actor, its objects, and its selectors in the form of the policy', async () => {
     const { actor, enter } = integration();
     enter('watching', '2026-02-01T11:00:00.000Z');
     const { status } = requests({ snapshotOf: (name) => (name === 'prod' ? actor.getSnapshot() : undefined) });
@@ -112,7 +112,7 @@ describe('status of an integration', () => {
     actor.stop();
   });
 
-  it('the status of an integration is not stale while no object is in force', async () => {
+  it('the status of a Kubernetes integration is not stale while the node knows no object', async () => {
     const { actor, enter } = integration();
     enter('backing_off', AT, 'connection refused');
     const facts = async () => ({ ...FACTS, objects: { pods: 0, nodes: 0, namespaces: 0 } });
@@ -132,7 +132,7 @@ describe('status of an integration', () => {
     expect(await status('prod')).toMatchObject({ warnings: codes.map((code) => ({ code })) });
   });
 
-  it('the status of an integration is refused if the Kubernetes thread fails, or if the node does not watch Kubernetes', async () => {
+  it('the status of a Kubernetes integration is refused if the Kubernetes thread fails, or if the node does not watch Kubernetes', async () => {
     const facts = () => Promise.reject(new Error('the thread died'));
     expect(await requests({ facts }).status('prod')).toEqual({
       kind: 'refused',
@@ -147,7 +147,7 @@ describe('status of an integration', () => {
     expect(await without.stats()).toBeNull();
   });
 
-  it('the status of an integration has a name for each state of the chart, and `failed` for an actor that died', () => {
+  it('the status of a Kubernetes integration has a name for each state of the statechart, and `failed` for an actor that died', () => {
     const states = ['unused', 'connecting', 'listing', 'watching', 'silent', 'backing_off']
       .map((value) => stateOf({ status: 'active', value }))
       .concat(['unauthorized', 'forbidden'].map((refused) => stateOf({ status: 'active', value: { refused } })));
@@ -174,7 +174,7 @@ describe('members of a source group', () => {
     return { networks: after === null ? NETWORKS : [], total: ALL.length, members: rest.slice(0, limit) };
   };
 
-  it('the members of a source group are returned in pages, and the last page has no next address', async () => {
+  it('the Kubernetes members of a source group are returned in pages, and the last page has no next address', async () => {
     const { members } = requests({ membersOf });
     const page = (after: number | null) => members({ policy: 'p', group: 'web', after, limit: 2 });
     expect(await page(null)).toEqual({ networks: NETWORKS, total: 3, members: ALL.slice(0, 2), next: 2 });
@@ -183,7 +183,7 @@ describe('members of a source group', () => {
     expect(asked).toEqual([[KEY], [KEY], [KEY]]);
   });
 
-  it('a source group without selectors has no members, and a request for members of an inactive policy is refused', async () => {
+  it('a source group without Kubernetes selectors has no members, and a request for members of an inactive policy is refused', async () => {
     const query = { policy: 'p', group: 'web', after: null, limit: 2 };
     const none = { networks: [], total: 0, members: [], next: null };
     expect(await requests({ membersOf }, [], group({ sources: { ips: ['10.0.0.7'] } })).members(query)).toEqual(none);
@@ -197,7 +197,7 @@ describe('members of a source group', () => {
 });
 
 describe('integrations', () => {
-  it('the list of integrations contains the configured integration in place of a stored one with the same name', async () => {
+  it('the list of Kubernetes integrations contains the configured integration in place of a stored one with the same name', async () => {
     const store = storeOf([stored('a'), stored('local'), stored('z')]);
     const integrations = over(store, 'local');
     const listed = await integrations.list();
@@ -232,7 +232,7 @@ describe('integrations', () => {
 });
 
 describe('stats of integrations', () => {
-  it('the statistics of integrations have the state, the objects and the age of each, and the members in the kernel', async () => {
+  it('the statistics of Kubernetes integrations have the state, objects and age of each integration, and the number of members in the kernel', async () => {
     const { actor, enter } = integration();
     enter('backing_off', AT, 'connection refused');
     const objectCounts = async (name: string) =>

@@ -60,7 +60,7 @@ const changeOf = (version: string) => (message: { readonly type: string; readonl
   message.type === 'changed' && message.object?.version === version;
 
 describe('reflector', () => {
-  it('a reflector lists in pages of 100, and watches from the version of the list with bookmarks and a random time limit', async () => {
+  it('a Kubernetes reflector lists in pages of 100, and watches from the version of the list with bookmarks and a random time limit', async () => {
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(lineOf('ADDED', podOf('c', 8)));
       else if (query.get('continue') === 'page 2') sendList(response, 7, [podOf('b', 4)]);
@@ -93,7 +93,7 @@ describe('reflector', () => {
     });
   });
 
-  it('a reflector deletes an object when the server deletes the object, and when the object is to be ignored', async () => {
+  it('a Kubernetes reflector deletes an object when the server deletes the object, and when the object is to be ignored', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) sendList(response, 5, [podOf('a', 3), podOf('b', 4)]);
       else response.write(lineOf('DELETED', podOf('a', 6)) + lineOf('MODIFIED', podOf('b', 7, { ignore: '' })));
@@ -106,7 +106,7 @@ describe('reflector', () => {
     ]);
   });
 
-  it('a reflector reads a single event at once, and waits 34 ms between two reads', async () => {
+  it('a Kubernetes reflector reads a single event at once, and waits 34 ms between two reads', async () => {
     let watch: ServerResponse | undefined;
     const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) sendList(response, 5, []);
@@ -125,7 +125,7 @@ describe('reflector', () => {
     expect(recording.messages.at(-1)).toEqual({ type: 'changed', object: { uid: 'c', version: '8' } });
   });
 
-  it('a reflector delivers the events that arrived between two reads before the connection broke', async () => {
+  it('a Kubernetes reflector delivers the events that arrived between two reads before the connection broke', async () => {
     let watch: ServerResponse | undefined;
     let isBroken = false;
     const server = await ScriptedServer.start((asked, response) => {
@@ -146,7 +146,7 @@ describe('reflector', () => {
     await recording.until(({ type }) => type === 'deleted', 3_000);
   });
 
-  it('a reflector delivers each event once and in order, wherever the connection breaks', async () => {
+  it('a Kubernetes reflector delivers each event once and in order, wherever the connection breaks', async () => {
     const lines = [lineOf('ADDED', podOf('ä', 6)), bookmark(7), lineOf('DELETED', podOf('ä', 8))];
     const versions = [6, 7, 8];
     const whole = Buffer.byteLength(lines.join(''));
@@ -215,7 +215,7 @@ describe('reflector', () => {
     ['a line of more than 16 MiB', (_, response) => response.write('x'.repeat(17 * 2 ** 20)), /16 MiB/],
   ];
   it.each(brokenWatches)(
-    'a reflector lists again after %s, and keeps the objects until then',
+    'a Kubernetes reflector lists again after %s, and keeps the objects until then',
     async (_name, broken, reason) => {
       let lists = 0;
       const server = await ScriptedServer.start((asked, response) => {
@@ -237,7 +237,7 @@ describe('reflector', () => {
     },
   );
 
-  it('a reflector begins a list again if the continue token has expired, and delivers nothing of the first attempt', async () => {
+  it('a Kubernetes reflector begins a list again if the continue token has expired, and delivers nothing of the first attempt', async () => {
     let isExpired = true;
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(bookmark(10));
@@ -254,7 +254,7 @@ describe('reflector', () => {
     ]);
   });
 
-  it('a reflector watches again from the last bookmark after silence, without a new list and in the same phase', async () => {
+  it('a Kubernetes reflector watches again from the last bookmark after silence, without a new list, and stays in the phase `watching`', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(7));
       else sendList(response, asked.query.get('limit') === '1' ? 7 : 5, []);
@@ -266,7 +266,7 @@ describe('reflector', () => {
     expect(recording.phases).toEqual(['connecting', 'listing', 'watching']);
   });
 
-  it('a reflector lists again if a watch sends nothing while the server progresses, and stays in its phase if no change is missing', async () => {
+  it('a Kubernetes reflector whose watch is silent while the server progresses lists again, and stays in the phase `watching` if it missed no change', async () => {
     let version = 5;
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.flushHeaders();
@@ -308,7 +308,7 @@ describe('reflector', () => {
     },
   );
 
-  it('a reflector lists without pages after two lists whose continue token has expired', async () => {
+  it('a Kubernetes reflector lists without pages after two lists whose continue token has expired', async () => {
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(bookmark(10));
       else if (query.has('continue')) sendStatus(response, 410, 'The provided continue parameter is too old');
@@ -321,7 +321,7 @@ describe('reflector', () => {
     expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['100', '100', '100', '100', null]);
   });
 
-  it('a reflector tries pages again if a list without pages is too large', async () => {
+  it('a Kubernetes reflector tries pages again if a list without pages is too large', async () => {
     let expired = 0;
     const server = await ScriptedServer.start(({ query }, response) => {
       if (query.has('watch')) response.write(bookmark(10));
@@ -335,7 +335,7 @@ describe('reflector', () => {
     expect(server.lists.map(({ query }) => query.get('limit'))).toEqual([...Array(4).fill('100'), null, '100', '100']);
   });
 
-  it('a reflector reports a plain reason if the server closes a connection within or before a response', async () => {
+  it('a Kubernetes reflector reports a plain reason if the server closes a connection within or before a response', async () => {
     let isBefore = false;
     const server = await ScriptedServer.start((_, response) => {
       if (isBefore) response.destroy();
@@ -354,7 +354,7 @@ describe('reflector', () => {
     );
   });
 
-  it('a reflector reports a server as silent if the server does not respond after a silent watch', async () => {
+  it('a Kubernetes reflector reports a server as silent if the server does not respond after a silent watch', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(7));
       else if (asked.query.get('limit') !== '1') sendList(response, 5, []);
@@ -364,7 +364,7 @@ describe('reflector', () => {
     expect(recording.phases).toEqual(['connecting', 'listing', 'watching', 'silent']);
   });
 
-  it('a reflector keeps a watch that receives bookmarks often enough, even beyond the other time limits', async () => {
+  it('a Kubernetes reflector keeps a watch that receives bookmarks often enough, even beyond the other time limits', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) return sendList(response, 5, []);
       let version = 5;
@@ -391,7 +391,7 @@ describe('reflector', () => {
     expect((await record(server, times).untilPhase('silent')).reason).toMatch(reason);
   });
 
-  it('a reflector lists again if the server is at an older version after a watch, because etcd was restored', async () => {
+  it('a Kubernetes reflector lists again if the server is at an older version after a watch, because etcd was restored', async () => {
     let version = 100;
     const server = await ScriptedServer.start((asked, response) => {
       if (!isWatch(asked)) return sendList(response, version, [podOf(`at ${version}`, 1)]);
@@ -404,7 +404,7 @@ describe('reflector', () => {
     expect([...recording.objects.keys()]).toEqual(['at 60']);
   });
 
-  it('a reflector lists again at the end of a watch if the last list is too old', async () => {
+  it('a Kubernetes reflector lists again at the end of a watch if the last list is too old', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) setTimeout(() => response.end(), 60);
       else sendList(response, 5, []);
@@ -415,7 +415,7 @@ describe('reflector', () => {
     expect(recording.phases).not.toContain('backing_off');
   });
 
-  it('a reflector doubles a random back-off up to its limit, and resets the back-off after a successful watch', async () => {
+  it('a Kubernetes reflector doubles a random back-off up to its limit, and resets the back-off after a successful watch', async () => {
     vi.spyOn(Math, 'random').mockReturnValue(1);
     const server = await ScriptedServer.start((asked, response) => {
       const count = server.asked.length;
@@ -437,7 +437,7 @@ describe('reflector', () => {
     expect(gaps[5]).toBeLessThan(150 + 600 - 10);
   });
 
-  it('a reflector waits for the time in Retry-After', async () => {
+  it('a Kubernetes reflector waits for the time in Retry-After', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (server.asked.length === 1) sendStatus(response, 429, 'slow down', { 'retry-after': '1' });
       else if (isWatch(asked)) response.write(bookmark(6));
@@ -450,19 +450,22 @@ describe('reflector', () => {
   it.each([
     [401, 'unauthorized'],
     [403, 'forbidden'],
-  ] as const)('a reflector reports a response with status %i as %s, and reads the token again', async (code, phase) => {
-    const server = await ScriptedServer.start(({ authorization, query }, response) => {
-      if (authorization !== 'Bearer token-2') sendStatus(response, code, 'pods is forbidden:\n no');
-      else if (query.has('watch')) response.write(bookmark(6));
-      else sendList(response, 5, []);
-    });
-    const recording = record(server);
-    expect((await recording.untilPhase(phase)).reason).toBe(`${code}: pods is forbidden: no`);
-    server.token = 'token-2';
-    await recording.untilPhase('watching');
-  });
+  ] as const)(
+    'a Kubernetes reflector reports a response with status %i as %s, and reads the token again',
+    async (code, phase) => {
+      const server = await ScriptedServer.start(({ authorization, query }, response) => {
+        if (authorization !== 'Bearer token-2') sendStatus(response, code, 'pods is forbidden:\n no');
+        else if (query.has('watch')) response.write(bookmark(6));
+        else sendList(response, 5, []);
+      });
+      const recording = record(server);
+      expect((await recording.untilPhase(phase)).reason).toBe(`${code}: pods is forbidden: no`);
+      server.token = 'token-2';
+      await recording.untilPhase('watching');
+    },
+  );
 
-  it('a reflector sends nothing to a server whose certificate another CA signed, regardless of environment variables', async () => {
+  it('a Kubernetes reflector sends nothing to a server whose certificate another CA signed, regardless of environment variables', async () => {
     vi.stubEnv('NODE_TLS_REJECT_UNAUTHORIZED', '0');
     const server = await ScriptedServer.start((_, response) => sendList(response, 5, []));
     const { makeCertificate } = await import('#test/kubernetes/server-certificate.js');
@@ -474,7 +477,7 @@ describe('reflector', () => {
     expect(server.asked).toEqual([]);
   });
 
-  it('a reflector uses no proxy from environment variables', async () => {
+  it('a Kubernetes reflector uses no proxy from environment variables', async () => {
     vi.stubEnv('HTTPS_PROXY', 'http://127.0.0.1:1');
     vi.stubEnv('NODE_USE_ENV_PROXY', '1');
     const server = await ScriptedServer.start((asked, response) => {
@@ -484,7 +487,7 @@ describe('reflector', () => {
     await record(server).untilPhase('watching');
   });
 
-  it('a reflector follows no redirect', async () => {
+  it('a Kubernetes reflector follows no redirect', async () => {
     const target = await ScriptedServer.start((_, response) => sendList(response, 5, []));
     const server = await ScriptedServer.start((_, response) => response.writeHead(302, { location: target.url }).end());
     const recording = record(server);
@@ -492,7 +495,7 @@ describe('reflector', () => {
     expect(target.asked).toEqual([]);
   });
 
-  it('a reflector asks for smaller pages if a response exceeds 64 MiB', async () => {
+  it('a Kubernetes reflector asks for smaller pages if a response exceeds 64 MiB', async () => {
     const large = Buffer.alloc(65 * 2 ** 20, ' ');
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
@@ -505,7 +508,7 @@ describe('reflector', () => {
     expect(server.lists.map(({ query }) => query.get('limit'))).toEqual(['100', '25']);
   });
 
-  it('a reflector reports a response that is not a list, and a token file that cannot be read', async () => {
+  it('a Kubernetes reflector reports a response that is not a list, and a token file that cannot be read', async () => {
     const server = await ScriptedServer.start((_, response) => response.end('<html>'));
     expect((await record(server).untilPhase('backing_off')).reason).toBe('the response is not JSON');
     server.answer = (_, response) => response.end('{"kind":"Status"}');
@@ -519,7 +522,7 @@ describe('reflector', () => {
     expect((await recording.untilPhase('backing_off')).reason).toBe('/run/token: no such file or directory');
   });
 
-  it('a reflector closes its connection when it ends', async () => {
+  it('a Kubernetes reflector closes its connection when it ends', async () => {
     const server = await ScriptedServer.start((asked, response) => {
       if (isWatch(asked)) response.write(bookmark(6));
       else sendList(response, 5, []);

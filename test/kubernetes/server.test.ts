@@ -52,7 +52,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       return proxy;
     }
 
-    it('a reflector follows a pod from its creation to its address, its deletion time and its end', async () => {
+    it('a Kubernetes reflector follows a pod from its creation to its address, its deletion time and its end', async () => {
       const recording = record();
       await recording.untilPhase('watching');
       await kube.createPod('life', { labels: { app: 'web' } });
@@ -65,7 +65,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       await eventually(() => expect(named(recording, 'life')).toBeUndefined());
     });
 
-    it('a reflector deletes a pod that completes, because the field selector excludes completed pods', async () => {
+    it('a Kubernetes reflector deletes a pod that completes, because the field selector excludes completed pods', async () => {
       const recording = record();
       await recording.untilPhase('watching');
       await kube.createPod('job');
@@ -75,7 +75,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       expect((await kube.send('GET', `${PODS}/job`)).status).toBe(200);
     });
 
-    it('a reflector lists again when the server answers 410 to a watch from a compacted version', async () => {
+    it('a Kubernetes reflector lists again when the server answers 410 to a watch from a compacted version', async () => {
       const proxy = await proxyOf();
       const server = kube.as(() => 'admin-token', proxy.url);
       const recording = new Recording<NamespaceRecord>(
@@ -105,7 +105,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       expect(answer).toMatchObject({ status: 410, body: { code: 410, reason: 'Expired' } });
     });
 
-    it('a reflector follows etcd that is restored from a backup, although a watch from the later version would be silent', async () => {
+    it('a Kubernetes reflector follows etcd that is restored from a backup, although a watch from the later version would be silent', async () => {
       await kube.createPod('kept');
       const file = kube.backup();
       const recording = record();
@@ -158,7 +158,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       },
     );
 
-    it('a reflector reports a stopped server as silent until the server continues', async () => {
+    it('a Kubernetes reflector reports a stopped server as silent until the server continues', async () => {
       const recording = record(kube.asAdmin, { silenceMs: 1_500 });
       await recording.untilPhase('watching');
       await kube.signal('SIGSTOP');
@@ -178,7 +178,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       await eventually(() => expect(named(recording, 'after-the-stop')).toBeDefined());
     });
 
-    it('a reflector has the pods that kubectl prints after random events, cut connections, a compaction, SIGSTOP and SIGKILL', async () => {
+    it('a Kubernetes reflector has the pods that kubectl prints after random events, cut connections, a compaction, SIGSTOP and SIGKILL', async () => {
       const random = new Random(seedOf(24));
       expect(await playPods(kube, random, FAULTS, 60)).toBeGreaterThan(150);
     });

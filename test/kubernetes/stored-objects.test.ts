@@ -62,7 +62,7 @@ function plain(memberships: Memberships) {
 }
 
 describe('stored objects', () => {
-  test('the stored objects give a later process the same members, owners and resolution after random messages', () => {
+  test('the stored Kubernetes objects give a later process the same members, owners and resolved selectors after random messages', () => {
     let members = 0;
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       const random = new Random(seed);

@@ -113,7 +113,7 @@ describe('the Kubernetes thread', () => {
     await eventually(() => expect(node.members).toEqual({ '10.0.0.1': 'a: ', '10.0.0.2': 'b: ' }));
   });
 
-  test('the Kubernetes thread waits for the first lists of each integration, but not longer than the limit of `membership`', async () => {
+  test('the Kubernetes thread waits for the first lists of each integration, but not longer than the time limit of the caller', async () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     silent.isDown = true;
     cluster.put('a', '10.0.0.1', 'web');

@@ -58,7 +58,7 @@ function onClientSocket(server: ScriptedServer, method: 'push' | 'pause', seen: 
 }
 
 describe('reads of a watch', () => {
-  it('a watch leaves the events between two reads in the kernel, so that the thread wakes up once for all of them', async () => {
+  it('a Kubernetes watch leaves the events between two reads in the kernel, so that the thread wakes up once for all of them', async () => {
     const server = await ScriptedServer.start(() => {});
     let [wakeups, isCounted] = [0, false];
     onClientSocket(server, 'push', () => {
@@ -84,7 +84,7 @@ describe('reads of a watch', () => {
     expect(wakeups).toBeLessThanOrEqual(ms / 30 + 2);
   });
 
-  it('a watch delivers the events that arrived between two reads before the connection was reset, and then the error', async () => {
+  it('a Kubernetes watch delivers the events that arrived between two reads before the connection was reset, and then the error', async () => {
     const server = await ScriptedServer.start(() => {});
     const proxy = await CutProxy.start(portOf(server));
     onTestFinished(() => proxy.close());
@@ -102,7 +102,7 @@ describe('reads of a watch', () => {
     expect(progressMs).toBeLessThan(1_000);
   });
 
-  it('a watch notices its end with the next read', async () => {
+  it('a Kubernetes watch detects with its next read that the server has ended the watch', async () => {
     const { response, batches } = await watching(await ScriptedServer.start(() => {}));
     const all = restOf(batches);
     response.end('last\n');
@@ -111,7 +111,7 @@ describe('reads of a watch', () => {
     expect(progressMs).toBeLessThan(1_000);
   });
 
-  it('a watch reads a line of 15 MiB without pauses', async () => {
+  it('a Kubernetes watch reads a line of 15 MiB without pauses', async () => {
     const { response, batches } = await watching(await ScriptedServer.start(() => {}));
     const line = 'ä'.repeat(7.5 * 2 ** 20);
     const all = restOf(batches);
@@ -122,7 +122,7 @@ describe('reads of a watch', () => {
     expect(progressMs).toBeLessThan(4_000);
   });
 
-  it('a watch continues to read without pauses while the events arrive in large parts', async () => {
+  it('a Kubernetes watch continues to read without pauses while the events arrive in large parts', async () => {
     const server = await ScriptedServer.start(() => {});
     let pauses = 0;
     onClientSocket(server, 'pause', () => {
@@ -141,7 +141,7 @@ describe('reads of a watch', () => {
     expect(pauses).toBeLessThanOrEqual(parts / 2);
   });
 
-  it('a watch reads 42 MB of events whole and in order', async () => {
+  it('a Kubernetes watch reads 42 MB of events whole and in order', async () => {
     const { response, batches } = await watching(await ScriptedServer.start(() => {}));
     const sent = Array.from({ length: 6_000 }, (_, index) => `${index} ${'x'.repeat(7_000)}`);
     const all = restOf(batches);
@@ -155,7 +155,7 @@ describe('reads of a watch', () => {
     expect(progressMs).toBeLessThan(5_000);
   });
 
-  it('a watch closes the connection at once when it is aborted between two reads', async () => {
+  it('a Kubernetes watch closes the connection at once when it is aborted between two reads', async () => {
     const server = await ScriptedServer.start(() => {});
     const paused = new Promise<TLSSocket>((resolve) => onClientSocket(server, 'pause', resolve));
     const { abort, batches } = await watching(server);

@@ -9,18 +9,18 @@ const namespaces = (count: number) => new Set(Array.from({ length: count }, (_, 
 const namesOf = (more: Partial<WantedObjects>) => watchScopesOf(wanted(more)).map(nameOf);
 
 describe('scopes of an integration', () => {
-  it('an integration that no selector names has no watch scopes', () => {
+  it('a Kubernetes integration that no selector names watches nothing', () => {
     expect(watchScopesOf(wanted({}))).toEqual([]);
   });
 
-  it('the watch scopes of an integration are the named namespaces, at most eight, and otherwise all pods', () => {
+  it('a Kubernetes integration watches the pods of the named namespaces, if these are at most eight, and otherwise all pods', () => {
     expect(namesOf({ pods: new Set(['shop', 'bank']) })).toEqual(['bank/pods', 'shop/pods']);
     expect(namesOf({ pods: namespaces(8) })).toHaveLength(8);
     expect(namesOf({ pods: namespaces(9) })).toEqual(['pods']);
     expect(namesOf({ pods: 'all', nodes: true, namespaces: true })).toEqual(['pods', 'nodes', 'namespaces']);
   });
 
-  it('the watch scopes of a node are the pods of that node, but all nodes and namespaces', () => {
+  it('an integration that is limited to one Kubernetes node watches the pods of that node, but all nodes and namespaces', () => {
     const scopes = watchScopesOf(wanted({ pods: 'all', nodes: true, namespaces: true, node: 'n1' }));
     expect(scopes.map(nameOf)).toEqual(['pods on n1', 'nodes', 'namespaces']);
     expect(scopes.map(fieldSelectorOf)).toEqual([
@@ -30,7 +30,7 @@ describe('scopes of an integration', () => {
     ]);
   });
 
-  it('the watch scopes of an integration have the paths of the Kubernetes core API', () => {
+  it('the watch scopes of a Kubernetes integration have the paths of the Kubernetes core API', () => {
     const scopes = watchScopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
     expect(scopes.map(pathOf)).toEqual([
       '/api/v1/namespaces/..%2Fx/pods',

@@ -6,7 +6,7 @@ const [A, B, C] = [0x0af4_0107, 0x0af4_0108, 0x0af4_0109] as const;
 const named = (owners: AddressOwners) => (address: number, atMs: number) => owners.of(address, atMs)?.name ?? null;
 
 describe('`AddressOwners`', () => {
-  test('`AddressOwners` returns the owner that the address had at the time of an event, before and after the address is reused', () => {
+  test('`AddressOwners` returns the Kubernetes owner that the address had at the time of an event, before and after the address is reused', () => {
     const owners = new AddressOwners();
     const of = named(owners);
     owners.change(ownersSince(0, { [A]: 'old' }, true));
@@ -19,7 +19,7 @@ describe('`AddressOwners`', () => {
     expect([of(B, 5_000), owners.of('2001:db8::1', 5_000), owners.of(null, 5_000)]).toEqual([null, null, null]);
   });
 
-  test('`AddressOwners` ends the ownership of addresses that a new list lacks, and keeps the begin of ownerships that the list repeats', () => {
+  test('`AddressOwners` ends the ownership of addresses that a new list omits, and keeps the start time of ownerships that the list repeats', () => {
     const owners = new AddressOwners();
     const of = named(owners);
     owners.change(ownersSince(0, { [A]: 'a', [B]: 'b' }, true));

@@ -94,7 +94,7 @@ test('`DeniedConnections` counts denied requests above the limit of 256 findings
   expect([denied.merged, denied.overflowed]).toEqual([1_000_001, 1_000_000 - 256]);
 });
 
-test('`DeniedConnections` reports denied connections above the limit of all findings, and those that the service plane lost, as one gap', () => {
+test('`DeniedConnections` reports denied connections above the limit of all findings, and those that the service plane lost, as one finding of type gap', () => {
   for (let source = 0; source < 8_000; source++) add(request('/', { source, atMs: 3_000 }));
   denied.add({ connections: [], lost: 9, lostDenied: 4 }, 5_000);
   const taken = denied.drain();
@@ -109,7 +109,7 @@ test('`DeniedConnections` reports denied connections above the limit of all find
   expect(taken.reduce((sum, { count }) => sum + count, 0)).toBe(8_004);
 });
 
-test('`DeniedConnections` makes a finding for each owner of an address, and names the owner of the source in a coarse finding', () => {
+test('`DeniedConnections` makes a finding for each owner of an address, and names the owner of the source also above the limit of findings', () => {
   const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
   owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
   owners.change(ownersSince(2_000, { [source]: 'new' }));

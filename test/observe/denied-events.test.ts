@@ -156,13 +156,13 @@ test('`DeniedEvents` counts events above the limit of 4,096 findings in one find
   expect([taken.reduce((sum, { count }) => sum + count, 0), denied.overflowed]).toEqual([10_000, 5_904]);
 });
 
-test('`DeniedEvents` reports records lost in the ring buffer as a gap', () => {
+test('`DeniedEvents` reports records lost in the ring buffer as a finding of type gap', () => {
   denied.add(batchOf([], { lost: 12 }), 500);
   denied.add(batchOf([], { lost: 3 }), 900);
   expect(denied.drain()).toMatchObject([{ type: 'gap', target: 'dataplane', count: 15, firstMs: 500, lastMs: 900 }]);
 });
 
-test('`DeniedEvents` reports events that the datapath suppressed above the event limit of a source as a gap with target source_share', () => {
+test('`DeniedEvents` reports events above the event limit of a source as a finding of type gap with the target source_share', () => {
   denied.add(batchOf([deny({ suppressed: 40 }), deny({ type: 'flow_opened', verdict: 'allow', suppressed: 2 })]), 500);
   expect(denied.drain().filter(({ type }) => type === 'gap')).toMatchObject([{ target: 'source_share', count: 42 }]);
 });

@@ -91,7 +91,7 @@ const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup =>
 });
 
 describe('a wiretap message', () => {
-  test('a wiretap message has the owners that the addresses had at its time, or at the begin of an ended flow, also in a replay', () => {
+  test('a wiretap message has the Kubernetes owners that the addresses had at its time, or at the start of an ended flow, also in a replay', () => {
     const [source, destination] = [address('10.0.0.7'), address('192.0.2.1')];
     const hub = hubKeeping(60_000);
     owners.change(ownersSince(0, { [source]: 'old', [destination]: 'api' }));
@@ -486,7 +486,7 @@ describe('the replay for a new wiretap reader', () => {
 });
 
 describe('lost wiretap events', () => {
-  test('wiretap events that were lost in the ring buffer or above the event limit of a source are reported to every channel', () => {
+  test('wiretap readers learn how many events were lost in the ring buffer or exceeded the event limit of a source, whatever their filter', () => {
     const hub = hubKeeping(0);
     hub.open(1, { ...ALL, protocols: [17] }, 0);
     given = [];

@@ -112,7 +112,7 @@ test('`LocalObserver` makes a finding with name, address and reason for an addre
   ]);
 });
 
-test('`LocalObserver` names the rule of a denied connection, and counts denials that the service plane lost in a gap', async () => {
+test('`LocalObserver` names the rule of a denied connection, and counts denials that the service plane lost in a finding of type gap', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   const decider = { kind: 'rule', group: 'lan', rule: 'no' } as const;
   observer.seeConnections({ connections: [seenConnection({ decider })], lost: 9, lostDenied: 4 });
@@ -160,7 +160,7 @@ test('`LocalObserver` does not pass finding deltas to the next merge if the fail
   expect(shown()).toEqual([]);
 });
 
-test('`LocalObserver` acknowledges a batch of events immediately, and makes findings when the rule names of the policy arrive', async () => {
+test('`LocalObserver` acknowledges a batch of events at once, and makes findings when the rule names of the policy arrive', async () => {
   const events = packedOf(
     [{ type: 'denied', verdict: 'deny', epoch: 3, hit: 5, hitCheck: ruleNames.identities[0] as number }],
     {

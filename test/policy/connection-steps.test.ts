@@ -262,7 +262,7 @@ test('`decideRequest` continues with the next step if a request does not match a
   expect(['GET', 'DELETE', 'PUT'].map(asked)).toEqual(['allow get', 'audit delete', 'deny policy_default']);
 });
 
-test('`decideRequest` gives the default that denies a request the cause for which an allow rule is undecidable', () => {
+test('`decideRequest` returns, for a request that a default denies, why an allow rule could not be decided', () => {
   const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
   const steps = stepsOf(tlsRule('get', get), tlsRule('certificate', { server_cn: ['x'] }));
   const put: RequestFacts = { method: 'PUT', host: 'a.test', path: '/', query: null, headers: [] };

@@ -62,7 +62,7 @@ describe('`parseHostname` and `matchesHostname`', () => {
     if (parsed.kind !== 'regex') expect(hostnameListTest(['other.test', '*.other.test', pattern])(name)).toBe(matches);
   });
 
-  it('the entries of a hostname list that are not patterns are compared as text', () => {
+  it('an entry of a hostname list that is not a pattern is compared as text', () => {
     const test = hostnameListTest(['Second Name', 'f*.example.com', '*.\u00fc.example']);
     const names = [
       'Second Name',

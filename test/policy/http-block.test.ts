@@ -215,14 +215,14 @@ describe('the HTTP block of a rule', () => {
     expect(configs.map((config) => matchRequest(config, request, 'deny'))).toEqual(['yes', 'yes', 'yes']);
   });
 
-  it('the HTTP block of a rule compares a path with 200,000 configured paths', () => {
+  it('the HTTP block of a rule matches a request path among 200,000 configured paths', () => {
     const exact = Array.from({ length: 200_000 }, (_, index) => `/${index}`);
     const config = { path: { exact } };
     const request = { ...facts, path: '/199999' };
     expect([matchRequest(config, request, 'allow'), matchRequest(config, request, 'deny')]).toEqual(['yes', 'yes']);
   });
 
-  it('the HTTP block of a rule finds a query key among ten thousand query keys', () => {
+  it('the HTTP block of a rule matches one query key of a request that has ten thousand query keys', () => {
     const query = Array.from({ length: 10_000 }, (_, index) => `k${index}=${index}`).join('&');
     expect(decisionsFor({ query: { key_values_exact: { k9999: ['9999'] } } }, { query })).toEqual(['yes', 'yes']);
   });

@@ -47,7 +47,7 @@ function setOf({ program, given }: Case, source: number): number | undefined {
 }
 
 describe('a policy compiled for a scope and members', () => {
-  test('a compiled program agrees with the reference evaluator for members, for addresses in closed networks and for other sources', () => {
+  test('a compiled program agrees with the reference evaluator for Kubernetes members, pod networks without members and other sources', () => {
     let members = 0;
     let closed = 0;
     cases(300, (one, random) => {
@@ -80,7 +80,7 @@ describe('a policy compiled for a scope and members', () => {
     expect(closed).toBeGreaterThan(5_000);
   });
 
-  test('a compiled program applies deny rules of groups with selectors, and no allow rules of them, to a source whose set is not compiled', () => {
+  test('a compiled program applies all deny rules and no allow rules of groups with selectors to a source whose set of groups was not compiled', () => {
     cases(200, ({ policy: made, given, program }, random) => {
       if (program.members === null) return;
       const resolution: SelectorResolution = { ...given.scope, closed: EVERY_NETWORK };
@@ -96,7 +96,7 @@ describe('a policy compiled for a scope and members', () => {
     });
   });
 
-  test('a compiled program has the same bytes for other members with the same pairs of static sources and sets, and with a cache', () => {
+  test('a compiled program has the same bytes if other Kubernetes members have the same sets of groups and static sources, also with a cache', () => {
     const memory = new CompileMemory();
     cases(150, ({ policy: made, given, program }, random) => {
       const { added } = given.list;
@@ -113,7 +113,7 @@ describe('a policy compiled for a scope and members', () => {
     });
   });
 
-  test('a policy without selectors compiles to the same bytes with and without members', () => {
+  test('a policy without selectors compiles to the same bytes with and without Kubernetes members', () => {
     for (let number = 0; number < 50; number++) {
       const random = new Random(seed + number);
       const made = generatePolicy(random);
@@ -138,13 +138,13 @@ describe('`MemberIndex`', () => {
   if (members === null) throw new Error('the policy has resolved selectors');
   const index = new MemberIndex(members);
 
-  test('`MemberIndex` finds the set of groups by the keys of the selectors, and ignores selectors that the policy does not have', () => {
+  test('`MemberIndex` finds the compiled set of source groups by selector keys, and ignores selectors that the policy does not have', () => {
     expect(index.indexOf({ number: 1, keys: ['other'] })).toBe(EMPTY_SET);
     expect(index.indexOf({ number: 2, keys: ['other', keys.web] })).toBe(EMPTY_SET + 1);
     expect(index.indexOf({ number: 3, keys: [keys.db] })).toBe(0);
   });
 
-  test('`MemberIndex` has a selector set at an address only if a member with this set has the same static groups, and has the empty set at each address', () => {
+  test('`MemberIndex` finds a set of groups at an address only if a member with this set has the same static groups, but finds the empty set anywhere', () => {
     expect(index.has(address('192.0.2.200'), EMPTY_SET + 1)).toBe(true);
     expect(index.has(address('10.0.0.1'), EMPTY_SET + 1)).toBe(false);
     expect(index.has(address('10.0.0.1'), EMPTY_SET)).toBe(true);
@@ -153,7 +153,7 @@ describe('`MemberIndex`', () => {
 });
 
 describe('`MemberRecord`', () => {
-  test('`MemberRecord` has a closed member for a number that no change has added, and no owner for the number 0', () => {
+  test('`MemberRecord` returns a member without allow rules for an unknown set number, and no member for the number 0', () => {
     const record = new MemberRecord();
     const [owned, closed] = [address('10.0.0.1'), address('10.0.0.2')];
     const addresses = Uint32Array.of(owned, closed);

@@ -34,7 +34,7 @@ function characteristics({ groups }: Policy, tried: Packet): string {
 }
 
 describe('the proof sample of a policy', () => {
-  test('the proof sample of a policy contains for each packet the verdict word of the reference evaluator', () => {
+  test('the proof sample (test packets) of a policy contains for each packet the verdict word of the reference evaluator', () => {
     let packets = 0;
     for (let number = 0; number < 60; number++) {
       const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
@@ -50,7 +50,7 @@ describe('the proof sample of a policy', () => {
     expect(packets).toBeGreaterThan(50_000);
   });
 
-  test('the proof sample of a policy contains a packet of every equivalence class of 3,000 random packets if the sample is complete', () => {
+  test('a complete proof sample has a packet of each equivalence class (packets that match the same rules) of 3,000 random packets', () => {
     let complete = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number * 31);
@@ -69,7 +69,7 @@ describe('the proof sample of a policy', () => {
     expect(complete).toBeGreaterThan(50);
   });
 
-  test('the proof sample of a policy contains six packets of each equivalence class, and additional packets just outside the bounds of each rule', () => {
+  test('the proof sample (test packets) of a policy has six packets of each equivalence class, and more packets just outside the bounds of each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     // Sources outside the group give 2 classes. Sources of the group give 2 classes for destinations outside
@@ -79,7 +79,7 @@ describe('the proof sample of a policy', () => {
     expect(sample.expected.length).toBe(9 * 6 + 16);
   });
 
-  test('the proof sample of a policy contains packets at both ends of the range of each matcher, and just outside both ends', () => {
+  test('the proof sample (test packets) of a policy has packets at both ends of the range of each matcher, and just outside both ends', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
@@ -94,12 +94,12 @@ describe('the proof sample of a policy', () => {
     expect([...values('destinationPort')]).toEqual(expect.arrayContaining([442, 443, 500, 501]));
   });
 
-  test('the proof sample of a policy is equal for equal policies', () => {
+  test('the proof sample (test packets) of a policy is equal for equal policies', () => {
     const [one, other] = [0, 0].map(() => sampleOf(generatePolicy(new Random(seed), { groups: 20, rules: 8 })));
     expect(other).toEqual(one);
   });
 
-  test('the proof sample of a policy contains one packet inside each rule, and is marked incomplete, if the policy has too many equivalence classes', () => {
+  test('the proof sample (test packets) of a policy has one packet inside each rule, and is marked incomplete, if the policy has too many classes', () => {
     const rules = Array.from({ length: 5_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/24`], ports: [String(index)] }),
     );
@@ -110,7 +110,7 @@ describe('the proof sample of a policy', () => {
     expect(deciding.size).toBe(5_001);
   });
 
-  test('the proof sample of a policy is sorted by destination for one group of 5,000 rules, and by rule for five groups of 1,000 rules', () => {
+  test('the proof sample (test packets) is sorted by destination for one group of 5,000 rules, and by rule for five groups of 1,000 rules', () => {
     const descending = (count: number) =>
       Array.from({ length: count }, (_, index) =>
         rule({ protocol: IPPROTO.udp, to: [`10.${(count - index) >> 8}.${(count - index) & 255}.1`], ports: ['53'] }),
@@ -125,7 +125,7 @@ describe('the proof sample of a policy', () => {
     expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);
   });
 
-  test('the proof sample of a policy contains fewer packets than the policy has rules if the reference evaluator needs a long time for each packet', () => {
+  test('the proof sample (test packets) has fewer packets than the policy has rules if the reference evaluator needs a long time for each packet', () => {
     const rules = Array.from({ length: 10_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, from: [String(index)], ports: ['53'] }),
     );
@@ -140,7 +140,7 @@ function isSorted(numbers: readonly number[]): boolean {
   return numbers.every((number, at) => at === 0 || (numbers[at - 1] ?? 0) <= number);
 }
 
-test('`mismatchSentence` names the packet, the expected and the found verdict, and the rules or defaults that decided', () => {
+test('`mismatchSentence` names the packet, the expected and the found verdict, and the rules or defaults that gave these verdicts', () => {
   const rules = [rule({ id: 'web' }), rule({ id: 'ssh' })];
   const ruleNames = ruleNamesOf(
     policy([group([], rules, { id: 'lan', defaultAction: 'deny' }), group([], [], { id: 'wan' })]),

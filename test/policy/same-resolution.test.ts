@@ -9,7 +9,7 @@ function resolution(given: Partial<SelectorResolution> = {}): SelectorResolution
   return { resolved: new Set(['web', 'db']), closed: [A], networks: new Map([['db', [A]]]), ...given };
 }
 
-test('`isSameResolution` treats selector resolutions with equal content as equal', () => {
+test('`isSameResolution` treats two resolutions of Kubernetes selectors with equal content as equal', () => {
   const other = resolution({ resolved: new Set(['db', 'web']), networks: new Map([['db', [{ ...A }]]]) });
   expect(isSameResolution(resolution(), other)).toBe(true);
 });

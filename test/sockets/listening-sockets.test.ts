@@ -46,7 +46,7 @@ const isOpen = (fd: number): boolean => {
 };
 
 describe('the listening sockets of a node', () => {
-  test('listening sockets are stored when they are opened, and only missing sockets are opened', () => {
+  test('a listening socket is stored with the service manager when it is opened, and is opened only if it is not stored', () => {
     const first = sockets.open('dns', [udpAt(FIRST), tcpAt(FIRST)]);
     expect(first.isKept).toBe(false);
     expect(Object.fromEntries(store.stored)).toEqual(first.descriptors);
@@ -62,7 +62,7 @@ describe('the listening sockets of a node', () => {
     expect(isOpen(descriptors[NAME] ?? -1)).toBe(false);
   });
 
-  test('the stored listening sockets do not change if one address cannot be bound', () => {
+  test('the listening sockets in the store of the service manager do not change if one address cannot be bound', () => {
     const taken = openReceiver(udpAt(SECOND), { mark: 0 });
     const blocked = new ListeningSockets();
     try {
@@ -75,7 +75,7 @@ describe('the listening sockets of a node', () => {
     }
   });
 
-  test('the stored listening sockets do not change if a part of the node refuses a change', async () => {
+  test('the listening sockets in the store of the service manager do not change if a part of the node refuses a change', async () => {
     sockets.open('dns', [udpAt(FIRST)]);
     const refused = sockets.change('dns', [udpAt(SECOND)], () => Promise.reject(new Error('refused')));
     await expect(refused).rejects.toThrow('refused');

@@ -29,7 +29,7 @@ const sending = setInterval(() => {
 
 const nobody = { onDatagram: () => {}, onError: () => {} };
 
-test('a pump that is closed before its first wait does not close descriptors that are opened later', async () => {
+test('a UDP receive loop (`Pump`) that is closed before its first wait does not close descriptors that are opened later', async () => {
   const pump = new Pump(() => {});
   pump.close();
   const taken = Array.from({ length: 8 }, () => openSync('/dev/null', 'r'));
@@ -39,7 +39,7 @@ test('a pump that is closed before its first wait does not close descriptors tha
   expect(open).toEqual(taken.map(() => true));
 });
 
-test('a pump records each of its open file descriptors in `Descriptors`, and removes a closed descriptor', async () => {
+test('a UDP receive loop (`Pump`) records each of its open file descriptors in `Descriptors`, and removes a closed descriptor', async () => {
   const descriptors = new Descriptors();
   const held = (): number => new Uint8Array(descriptors.shared).filter((byte) => byte === 1).length;
   const pump = new Pump(() => {}, descriptors);
@@ -66,7 +66,7 @@ test('`Descriptors.closeAll` closes the file descriptors that another object has
  */
 const WAIT_MS = 300;
 
-test('an idle pump waits in a system call, and the wait ends as soon as the event loop has work', async () => {
+test('an idle UDP receive loop (`Pump`) waits in a system call, and the wait ends as soon as the event loop has work', async () => {
   const pump = new Pump(() => {}, undefined, WAIT_MS);
   await setTimeout(2 * WAIT_MS);
   const before = pump.iterations;
@@ -91,7 +91,7 @@ test('an idle pump waits in a system call, and the wait ends as soon as the even
  */
 const PORT = 20_353;
 
-test('a waiting pump receives a datagram when it arrives, not only at the end of the wait', async () => {
+test('a waiting UDP receive loop (`Pump`) gets a datagram when it arrives, not only at the end of the wait', async () => {
   const pump = new Pump(() => {}, undefined, 10 * WAIT_MS);
   const took: number[] = [];
   const port = new UdpPort(pump, openReceiver({ address: LOOPBACK, port: PORT }, { mark: 0 }), {

@@ -55,7 +55,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await again.reservedGeneration()).toBe(4);
   });
 
-  test('an unconfirmed policy change is reverted, also after a restart, if the disk stored the revert although the batch failed', async () => {
+  test('an unconfirmed policy change is reverted, also after a restart, if the disk stored the revert although the write reported a failure', async () => {
     const { policies, change, kv } = await changed();
     const intact = { ...kv };
     kv.batch = async (operations, options) => {
@@ -67,7 +67,7 @@ describe('a policy change that must be confirmed', () => {
       expect(await stateOf(store)).toEqual([3, '{"n":1}', 3, 3, '{"n":1}']);
   });
 
-  test('a reverted policy has its own text in the last-good copy, even if an earlier write of the same revision failed', async () => {
+  test('the last-good copy of a reverted policy has the text of that policy, even if an earlier write of the same revision failed', async () => {
     const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
     const kv = createMemoryStore();
     const { policies, change } = await changed(kv, copy);
@@ -109,7 +109,7 @@ describe('a policy change that must be confirmed', () => {
   });
 
   test.each(['complete', 'revert'] as const)(
-    'a write that was prepared before the end of a pending change (%s) is refused, also if the write was planned',
+    'a write that was prepared or planned before a pending change ended (%s) is refused',
     async (outcome) => {
       const { policies, change } = await changed();
       const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');

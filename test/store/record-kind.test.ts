@@ -115,7 +115,7 @@ describe('the records of the store and of etcd', () => {
     expect(made).toHaveLength(KINDS.length);
   });
 
-  it('the records that each replica contains are all in the layout of etcd', () => {
+  it('the records that each node of a cluster replicates are all part of the key layout of etcd', () => {
     expect(REPLICATED_RECORDS.map(({ prefix }) => prefix).sort()).toEqual(
       [
         ...['head', 'policy/', 'integration/', 'setting/performance_mode', 'setting/tls-intercept-ca'],

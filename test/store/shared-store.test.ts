@@ -206,7 +206,7 @@ describe('a setting in a cluster', () => {
     expect(shared.json('setting/x')).toBe(7);
   });
 
-  it('a setting never emits a change on a single node', async () => {
+  it('a setting never emits a change on a node without a cluster', async () => {
     const store = await assembleStore(createMemoryStore(), NO_COPY, SEAL, () => {}, null);
     const emitted = firstValueFrom(store.settings.changed(X));
     await store.settings.put(X, 1);

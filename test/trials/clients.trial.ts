@@ -189,7 +189,7 @@ function tryRow(row: Row, opened: () => Office): void {
     });
 
     if (findings.length > 0)
-      test(`the requests of a client also cause the findings ${findings.join(', ')}`, () =>
+      test(`the test requests of this client also cause the findings ${findings.join(', ')}`, () =>
         expectFindings(opened().node, from, began, findings));
 
     const urls = [...gets, ...not].filter((target) => target.startsWith('http'));
@@ -227,7 +227,7 @@ function policyTextOf({ recipe, with: second, policyOf }: Case): string {
   return stringify({ ...first, source_groups: groups });
 }
 
-test('each recipe and policy block of the documents has a case or an entry in `OTHER_BLOCKS`, and each of these names an existing recipe', () => {
+test('each recipe and policy block of the documents is used by a test case or listed in `OTHER_BLOCKS`, and each used block exists', () => {
   const cases = [CASES, CASES_WITHOUT_TRANSPARENT_DNS, CASES_WITH_ECH_KEYS, CASES_OF_KUBERNETES].flat();
   const used = cases.flatMap(({ recipe, with: second }) => (second === undefined ? [recipe] : [recipe, second]));
   expect(unique([...used, ...Object.keys(OTHER_BLOCKS)]).toSorted()).toEqual([...recipes.keys()].toSorted());

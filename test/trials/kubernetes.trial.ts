@@ -74,7 +74,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
   });
   afterAll(() => kube.remove());
 
-  it('a reflector agrees with kubectl during minutes of random pod events and faults', {
+  it('a Kubernetes reflector agrees with kubectl during minutes of random pod events and faults', {
     timeout: (MINUTES + 5) * 60_000,
   }, async () => {
     const random = new Random(seedOf(Date.now() % 1_000_000));
@@ -84,7 +84,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
     process.stdout.write(`kubernetes: seed ${random.seed}, ${events} changes of pods\n`);
   });
 
-  it('a reflector lists 10,000 pods within 6 s and 120 MiB, and does not block the thread that started it', {
+  it('a Kubernetes reflector lists 10,000 pods within 6 s and 120 MiB, and does not block the thread that started it', {
     timeout: 600_000,
   }, async () => {
     await createPods(kube);
@@ -143,7 +143,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
     }
   });
 
-  it('a reflector stays in its phase during an idle watch, and notices a stopped server within 90 s', {
+  it('a Kubernetes reflector stays in the phase `watching` during an idle watch, and notices a stopped server within 90 s', {
     timeout: 300_000,
   }, async () => {
     const recording = new Recording(reflect({ server: kube.asAdmin, scope: scope('pods'), keep: seenPod }));

@@ -47,7 +47,7 @@ function mapped(): string[] {
   return [...new Set(files)].map((path) => path.slice(folder.length + 1)).sort();
 }
 
-test('the grant maps are mapped into memory with the first policy that has hostname patterns, and unmapped at the end', () => {
+test('the BPF maps of DNS grants are mapped into memory with the first policy that has hostname patterns, and unmapped at the end', () => {
   const grants = make();
   grants.makeRoom([], () => {});
   grants.fill(0, []);
@@ -68,7 +68,7 @@ test('the grant maps are mapped into memory with the first policy that has hostn
   expect([mapped(), grants.patternsOf(1, NOW)]).toEqual([[], []]);
 });
 
-test('a process maps the grants of an earlier process into memory only if the policy in force has hostname patterns', () => {
+test('a process maps the DNS grants of an earlier process into memory only if the policy in force has hostname patterns', () => {
   const first = make();
   first.makeRoom(['a'], () => {});
   first.fill(1, ['a']);
@@ -86,7 +86,7 @@ test('a process maps the grants of an earlier process into memory only if the po
   third.unmap();
 });
 
-test('a policy is refused without a change of its slot if only one of the grant maps can be mapped into memory, and accepted later', () => {
+test('a policy is refused and changes nothing in the kernel if one of the BPF maps of DNS grants cannot be mapped, and is accepted later', () => {
   const kernel = loadForTest({ grantCapacity: CAPACITY });
   try {
     const fds: Record<string, number> = { grants: maps.grants };

@@ -336,7 +336,7 @@ describe('a policy with an intercept rule', () => {
   const groups = [{ id: 'lan', sources: { cidrs: ['10.0.0.0/8'] }, rules }];
   const intercepting = { name: 'web', mode: 'enforce', policy: { source_groups: groups } };
 
-  test('a policy with an intercept rule can be written, activated and tried, with the warning no_intercept_ca, while the node has no intercept CA', async () => {
+  test('a policy with an intercept rule can be written, activated and tried in a dry run without an intercept CA, with the warning no_intercept_ca', async () => {
     const { system } = await startSystem({ servicePlane: plane });
     const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
@@ -367,7 +367,7 @@ describe('a policy with an intercept rule', () => {
 });
 
 describe('a policy write whose store commit has succeeded', () => {
-  test('a policy write after its commit flips the program again, before the caller gets the outcome, if the datapath thread died during the flip', async () => {
+  test('if the datapath thread dies while a stored policy is put in force, the write puts the policy in force before the caller gets the outcome', async () => {
     const running = await withPolicy();
     let deaths = 0;
     running.datapath.on.flip = () => {

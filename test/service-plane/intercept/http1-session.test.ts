@@ -6,7 +6,7 @@ const GET = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\n\r\n`;
 const UPGRADE = `GET / HTTP/1.1\r\nHost: ${SERVER_NAME}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`;
 const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-test('`Http1Session` opens a new server link if the first link broke during the TLS handshake with the client', async () => {
+test('`Http1Session` opens a new server connection if the first one broke during the TLS handshake with the client', async () => {
   const rig = await createHttp1Rig(async ({ socket }) => {
     socket.destroy();
     await new Promise((resolve) => socket.once('close', resolve));
@@ -20,7 +20,7 @@ test('`Http1Session` opens a new server link if the first link broke during the 
   await rig.close();
 });
 
-test('`Http1Session` gives its server link to the pool of idle links when the client ends the connection', async () => {
+test('`Http1Session` gives its server connection to the pool of idle connections when the client ends its connection', async () => {
   const rig = await createHttp1Rig();
   const answer = heard(rig.client);
   rig.client.write(GET);
@@ -84,7 +84,7 @@ async function served() {
   return { rig, answer, first };
 }
 
-test('`Http1Session` sends a POST request on a new server link if the server has closed the used link', async () => {
+test('`Http1Session` sends a POST request on a new server connection if the server has closed the connection used before', async () => {
   const { rig, answer, first } = await served();
   // The POST request and the server's close both arrive before the session handles one of them.
   rig.client.write(POST);
@@ -99,7 +99,7 @@ test('`Http1Session` sends a POST request on a new server link if the server has
   await rig.close();
 });
 
-test('`Http1Session` does not repeat a POST request if the server closes the link after it has received the request', async () => {
+test('`Http1Session` does not repeat a POST request if the server closes the connection after it has received the request', async () => {
   const { rig, answer, first } = await served();
   const said = heard(first);
   first.once('data', () => first.destroy());
@@ -109,7 +109,7 @@ test('`Http1Session` does not repeat a POST request if the server closes the lin
   await rig.close();
 });
 
-test('`Http1Session` sends the next request after an idle time on another server link, with head and body unchanged', async () => {
+test('`Http1Session` sends the next request after an idle time on another server connection, with head and body unchanged', async () => {
   const rig = await createHttp1Rig();
   try {
     const got = heard(rig.client);

@@ -26,13 +26,13 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null, () => new TrustAnchors([])), server };
 }
 
-test('`ServerPool` returns each server link once, only for the key of the link, and the most recently received link first', async () => {
+test('`ServerPool` returns each idle server connection once, only for its key, and the most recently received connection first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
 });
 
-test('`ServerPool` closes an unused link after ten to fifteen seconds', async () => {
+test('`ServerPool` closes an unused server connection after ten to fifteen seconds', async () => {
   const { link } = await linkOf('a');
   pool.give(link);
   clock.tick = 2;
@@ -44,7 +44,7 @@ test('`ServerPool` closes an unused link after ten to fifteen seconds', async ()
 });
 
 test.each(['sends data', 'ends the connection'])(
-  '`ServerPool` does not return a link if the server %s while the link is idle',
+  '`ServerPool` does not return a server connection if the server %s while the connection is idle',
   async (what) => {
     const { link, server } = await linkOf('a');
     pool.give(link);
@@ -55,14 +55,14 @@ test.each(['sends data', 'ends the connection'])(
   },
 );
 
-test('`ServerPool` does not return a link whose socket is destroyed, even before the socket emits its close event', async () => {
+test('`ServerPool` does not return a server connection whose socket is destroyed, even before the socket emits its close event', async () => {
   const [{ link: sound }, { link: broken }] = [await linkOf('a'), await linkOf('a')];
   for (const link of [sound, broken]) pool.give(link);
   broken.socket.destroy(new Error('it broke'));
   expect([pool.take('a'), pool.take('a')]).toEqual([sound, null]);
 });
 
-test('a server link is closed if the server sends data after the pool has returned the link and before a session uses the link', async () => {
+test('a server connection is closed if the server sends data after the pool has returned the connection and before a session uses it', async () => {
   const { link, server } = await linkOf('a');
   pool.give(link);
   expect(pool.take('a')).toBe(link);
@@ -70,7 +70,7 @@ test('a server link is closed if the server sends data after the pool has return
   await once(link.socket, 'close');
 });
 
-test('a server link returns the names in the server certificate even after the link is closed', async () => {
+test('a closed server connection still returns the names in the server certificate', async () => {
   const { link } = await linkOf('a');
   link.socket.destroy();
   await once(link.socket, 'close');
