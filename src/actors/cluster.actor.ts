@@ -14,8 +14,8 @@ const RECHECK_MS = 5_000;
 const CREATION_MS = 1_000;
 
 /**
- * Binds the cluster chart to the cluster. `cluster` is null if the configuration has no `cluster` section;
- * the chart then invokes no actor.
+ * Creates the cluster actor: its statechart, which acts on `cluster`. `cluster` is null if the configuration
+ * has no `cluster` section; the statechart then starts no child actor.
  */
 export function clusterActor(cluster: Cluster | null) {
   const configured = (): Cluster => {
@@ -73,7 +73,7 @@ function pauseAfter(failure: unknown): number {
 
 const messageOf = (failure: unknown): string => (failure instanceof Error ? failure.message : String(failure));
 
-/** Sends the events of `source` to the chart. After a failure, sends `lost` and subscribes again. */
+/** Sends the events of `source` to the statechart. After a failure, sends `lost` and subscribes again. */
 function sending<Event extends { readonly type: string }>(
   sendBack: (event: ClusterEvent) => void,
   source: () => Observable<Event>,

@@ -40,8 +40,8 @@ export type DataplanePorts = {
 };
 
 /**
- * Binds the dataplane chart to a datapath. `ports` is null if the configuration has no `dataplane` section;
- * the chart then invokes no actor that needs a datapath.
+ * Creates the dataplane actor: its statechart, which acts on a datapath. `ports` is null if the configuration
+ * has no `dataplane` section; the statechart then starts no child actor that needs a datapath.
  */
 export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
   const datapath = (): Datapath => {
@@ -61,7 +61,8 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   const attach = fromPromise<Attached>(async () => reviewed(await datapath().attach()));
   const settings = settingsActor(bus, 'interfaces.change', async ({ names, renamed }) => {
     const former = interfaces;
-    // The review fails if the datapath is not open. The datapath then gets the new names when it opens.
+    // `review`, which checks the interfaces, fails if the datapath is not open. The datapath then gets the
+    // new interface names when it opens.
     const before = await datapath()
       .review()
       .catch(() => null);
@@ -69,8 +70,8 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     interfaces = names;
     if (attachments === null) return null;
     const attached = await reviewed(attachments).catch(() => null);
-    // The new names are in force even if this review fails. The event makes the chart attach and review
-    // again.
+    // The new interface names are in force even if this review fails. The event makes the statechart attach
+    // and review again.
     if (attached === null) return { type: 'datapath.changed', change: { type: 'review_changed' } };
     const added = attached.faults.filter((fault) => before?.faults.includes(fault) === false);
     if (added.length > 0) {

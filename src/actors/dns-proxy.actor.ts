@@ -8,8 +8,9 @@ import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
 import { settingsActor } from './settings.actor.js';
 
 /**
- * Binds the DNS proxy chart to a DNS proxy, and the proxy to the datapath. `proxy` is null if the
- * configuration has no `dns` section; the chart then invokes no actor that needs a proxy.
+ * Creates the actor of the DNS proxy: its statechart, which acts on a DNS proxy and connects it to the
+ * datapath. `proxy` is null if the configuration has no `dns` section; the statechart then starts no child
+ * actor that needs a proxy.
  */
 export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapath: Datapath | null) {
   const configured = (): DnsProxy => {

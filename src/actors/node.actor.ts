@@ -44,7 +44,7 @@ export type NodePorts = {
   readonly now: () => Date;
 };
 
-/** Binds the node chart to the actors of all parts that the node supervises. */
+/** Creates the node actor: its statechart, with the actors of all parts that the node supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
   const { policyWrites, dataplane, dns, servicePlane, cluster, settings, supervised, events, now } = ports;
   return nodeChart.provide({
@@ -69,7 +69,10 @@ export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
   });
 }
 
-/** Binds the chart of a supervised part to the part. `part` is null if the node does not have this part. */
+/**
+ * Creates the actor of a supervised part: its statechart, which acts on `part`. `part` is null if the node
+ * does not have this part.
+ */
 export function supervisedPartActor(part: SupervisedPart | null) {
   return supervisedPartChart.provide({
     actors: {

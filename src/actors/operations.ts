@@ -22,7 +22,7 @@ export type Operations = {
   /** The pending change: a policy write that is reverted unless an operator confirms it. */
   readonly pendingChange: PendingChanges;
   readonly performanceMode: {
-    /** Where a written performance mode is stored. */
+    /** Where performance mode is stored after a write. */
     readonly source: SettingsStore['source'];
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;

@@ -21,7 +21,10 @@ export type PerformanceModePorts = {
   readonly now: () => Date;
 };
 
-/** Binds the chart of performance mode to the stored setting, and to the switch for events. */
+/**
+ * Creates the actor of performance mode: its statechart, which acts on the stored setting and on the switch
+ * for events.
+ */
 export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
   const modeOf = ({ enabled, revision }: PerformanceSetting): PerformanceMode => ({
     enabled,

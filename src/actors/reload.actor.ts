@@ -36,7 +36,10 @@ export type ReloadPorts = {
   commit(): void;
 };
 
-/** Binds the reload chart to the configuration, and to the parts by messages on the bus. */
+/**
+ * Creates the reload actor: its statechart, which acts on the configuration, and on the parts by messages on
+ * the bus.
+ */
 export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
   const configured = (): ReloadPorts => {
     if (ports === null) throw new Error('this node has no configuration file');

@@ -15,8 +15,9 @@ export type ServicePlanePorts = {
 };
 
 /**
- * Binds the service plane chart to a service plane, and the plane to the datapath. `ports` is null if the
- * configuration has no `service_plane` section; the chart then invokes no actor that needs a plane.
+ * Creates the actor of the service plane: its statechart, which acts on a service plane and connects it to
+ * the datapath. `ports` is null if the configuration has no `service_plane` section; the statechart then
+ * starts no child actor that needs a plane.
  */
 export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const configured = (): ServicePlanePorts => {

@@ -21,7 +21,7 @@ import type { Operations } from './operations.js';
 import type { ReloadPorts } from './reload.actor.js';
 import type { ServicePlanePorts } from './service-plane.actor.js';
 
-/** The Kubernetes thread and its surroundings, on a node that can have integrations. */
+/** The Kubernetes thread, and what it needs from other parts, on a node that can have integrations. */
 export type KubernetesPorts = {
   readonly source: KubernetesSource;
   readonly accessWarnings: IntegrationsPorts['accessWarnings'];

@@ -284,8 +284,8 @@ export function createSystem(ports: SystemPorts): System {
   const enforcedInstead = async (): Promise<number | null> =>
     adoptedGeneration > (await store.policies.reservedGeneration()) ? adoptedGeneration : null;
   /**
-   * Ends the wait of the start if the stored policy is not put in force. If the store cannot be read, the
-   * start waits until its deadline.
+   * Ends the start of the node if the kernel enforces a newer policy than the store has, because the stored
+   * policy is then not put in force. If the store cannot be read, the start ends at its deadline.
    */
   const noteIfWithheld = async (): Promise<void> => {
     if ((await enforcedInstead().catch(() => null)) !== null) noteWithheld();

@@ -67,9 +67,9 @@ export type ApiSettings = {
 
 export type ApiOptions = {
   readonly version: string;
-  /** See `ApiSettings`. */
+  /** The accepted values of the `Host` header, see `ApiSettings`. */
   readonly hosts?: readonly string[];
-  /** By default, `hosts` and `limits` apply. */
+  /** Returns the present settings. By default, `hosts` and `limits` do not change. */
   readonly settings?: () => ApiSettings;
   readonly logger?: FastifyBaseLogger;
   readonly tls?: {

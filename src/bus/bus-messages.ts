@@ -26,7 +26,7 @@ export type PerformanceMode = {
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
-  /** As in `PerformanceMode`. */
+  /** Whether findings and the wiretap are available, as in `PerformanceMode`. */
   readonly enabled: boolean;
   readonly author: string;
   /**
@@ -121,14 +121,17 @@ export type PolicyProposal = {
   readonly generation: number;
   /** The record that the write puts in force. Null: the write leaves no policy active. */
   readonly record: PolicyRecord | null;
-  /** The hash of the list of parts of the policy; empty without a record. */
+  /** The hash of the list of parts as which the store keeps the policy text; empty if `record` is null. */
   readonly bodySha256: string;
   /**
-   * The group that the write changes, if it changes only one. A node that has compiled the policy before
-   * compiles only this group.
+   * The source group that the write changes, if it changes only one. A node that has compiled the policy
+   * before then compiles only this group.
    */
   readonly group?: GroupOfText;
-  /** The new lists and parts of a small policy in base64, by their store key. Nodes need not read them. */
+  /**
+   * The new parts of the text of a small policy, and the list of its parts: base64 by key in the store. Other
+   * nodes then need not read them from etcd.
+   */
   readonly bodies?: Readonly<Record<string, string>>;
 };
 
@@ -191,7 +194,7 @@ export type Fact =
   | { readonly type: 'policy.proposed'; readonly proposal: PolicyProposal }
   /** A proposal of another node has ended, after its commit or without a commit. */
   | { readonly type: 'policy.proposal_ended'; readonly id: string }
-  /** An operator has recovered the cluster from a contradiction. */
+  /** An operator has ended a contradiction between etcd and the state that this node has applied. */
   | { readonly type: 'cluster.recovered' }
   /** A reload of the configuration has ended that was not a dry run. */
   | {

@@ -64,11 +64,14 @@ export type ClusterOptions = {
   readonly self: Pick<ClusterMember, 'id' | 'address' | 'version'>;
   /** Returns the certificate with which this node authenticates to other nodes. */
   readonly identity: NextIdentity;
-  /** Reads what another node needs to join the cluster. */
+  /** Returns the addresses and credentials that another node needs to join the cluster. */
   readonly access: () => ClusterAccess;
-  /** Local keys that are not shared, for example the intercept CA without a sealing key. */
+  /**
+   * Keys of the local store that this node does not share, for example the intercept CA without a sealing
+   * key.
+   */
   readonly local: readonly string[];
-  /** Seals the tokens of integrations; null without `cluster.seal_key_file`. */
+  /** Encrypts the tokens of Kubernetes integrations; null without `cluster.seal_key_file`. */
   readonly seal: Seal | null;
 };
 
@@ -83,9 +86,11 @@ const COLLECTION_MS = 3_600_000;
  * write would delay the flips of other nodes.
  */
 const ANNOUNCE_AFTER_MS = 50;
-/** The minimum time in milliseconds between two such writes. */
+/** The minimum time in milliseconds between two writes of the generation to etcd. */
 const ANNOUNCE_PAUSE_MS = 500;
-/** The maximum time in milliseconds for which a write waits until this node is a member again. */
+/**
+ * The maximum time in milliseconds for which a policy write waits until this node is a cluster member again.
+ */
 const JOIN_MS = 2_000;
 /** The maximum time in milliseconds for which a request for the cluster state waits for etcd. */
 const LIST_MS = 500;
@@ -100,7 +105,7 @@ export type ClusterStatus = {
   readonly leader: string | null;
   /** The members sorted by id; null if etcd cannot be reached. */
   readonly members: readonly ClusterMember[] | null;
-  /** The revision of etcd that the replica contains. */
+  /** The revision of etcd up to which the local copy of the shared keys (replica) is complete. */
   readonly revision: bigint;
   /** The revision of the newest change of the shared keys that this node has received. */
   readonly seen: bigint;
@@ -213,7 +218,7 @@ export class Cluster {
     return this.#client.full;
   }
 
-  /** Follows etcd while there is a subscriber, see `Replica.follow`. */
+  /** Keeps the replica equal to etcd while there is a subscriber, see `Replica.follow`. */
   follow(): Observable<ReplicaEvent> {
     return this.#replica.follow().pipe(
       tap({
@@ -251,7 +256,7 @@ export class Cluster {
     );
   }
 
-  /** Returns the identity of the data folder. The first call reads or creates it. */
+  /** Returns the random id of the data folder. The first call reads or creates it. */
   #identity(): Promise<string> {
     this.#identityRead ??= identityIn(this.kv);
     return this.#identityRead;
@@ -268,7 +273,7 @@ export class Cluster {
     );
   }
 
-  /** Returns all nodes that have joined the cluster, present or not, sorted by id. */
+  /** Returns all nodes that have joined the cluster, also those that are not connected, sorted by id. */
   nodes(): Promise<readonly RegisteredNode[]> {
     return registeredNodes(this.kv);
   }
@@ -286,8 +291,8 @@ export class Cluster {
   }
 
   /**
-   * Returns what a node needs to join the cluster; null if no valid join token has the secret. The token is
-   * invalid afterwards.
+   * Returns the addresses and credentials that a node needs to join the cluster, and makes the join token
+   * invalid. Null if no valid join token has the secret.
    */
   async redeemJoinToken(secret: string): Promise<ClusterAccess | null> {
     if (!this.#joins.isValid(secret)) return null;
@@ -346,7 +351,7 @@ export class Cluster {
     }
   }
 
-  /** The revision of etcd that wrote the newest commit in the replica. */
+  /** The etcd revision of the newest policy commit in the replica. */
   get headRevision(): bigint {
     return this.#replica.revisionOf('head');
   }
@@ -355,7 +360,7 @@ export class Cluster {
     this.#writeLock.release();
   }
 
-  /** Emits the proposed writes of other nodes, and their ends. */
+  /** Emits each policy write that another node proposes, and the id of each proposal that has ended. */
   get proposals(): Observable<PolicyProposal | { readonly ended: string }> {
     return this.#rehearsals.proposals;
   }
@@ -363,7 +368,7 @@ export class Cluster {
   /** Proposes a write to the other nodes, see `Rehearsals.rehearse`. */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     if (hasSmallBodies(plan)) this.#replica.offer(proposal.bodySha256, bodiesOf(plan));
-    // Store the bodies on this node while the other members vote.
+    // Store the policy text on this node while the other members vote.
     const [rehearsal] = await Promise.all([this.#rehearsals.rehearse(plan, proposal), this.commits.keep(plan)]);
     return rehearsal;
   }
@@ -373,8 +378,8 @@ export class Cluster {
   }
 
   /**
-   * Returns the text of a proposed policy, or the bytes of `span`. Throws `store_damaged` if etcd lacks a
-   * part.
+   * Returns the text of a proposed policy, or only its bytes in `span`. Throws `store_damaged` if etcd lacks
+   * a part of the text.
    */
   async bodyOf({ id, bodySha256, bodies = {} }: PolicyProposal, span?: Span): Promise<Uint8Array> {
     const enclosed = Object.entries(bodies).map(([key, value]) => ({

@@ -1,8 +1,8 @@
 /** Why this node must neither follow nor write the store in etcd. */
 export type ContradictionCode =
-  /** etcd has no cluster below the prefix, and this node was never in a cluster. */
+  /** etcd has no cluster below the configured key prefix, and this node was never in a cluster. */
   | 'uninitialized'
-  /** etcd no longer has a cluster below the prefix, but this node was in a cluster. */
+  /** etcd no longer has a cluster below the configured key prefix, but this node was in a cluster. */
   | 'wiped'
   /** etcd has another cluster than the cluster of this node. */
   | 'other_cluster'

@@ -11,7 +11,10 @@ const HEAD = RECORDS.head.prefix;
 const REPLICATED = [
   ...new Set(REPLICATED_RECORDS.map(({ prefix }) => prefix.replace(/[/].*/, '/')).filter((prefix) => prefix !== HEAD)),
 ];
-/** Prefixes of the local keys that a replica reads from etcd on demand: bodies, and old revisions. */
+/**
+ * Prefixes of the local keys that a replica reads from etcd on demand: parts of policy texts, and old
+ * revisions.
+ */
 const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
 const SEQUENCE_DIGITS = 12;
@@ -34,7 +37,7 @@ export class ClusterKeys {
   readonly #prefix: string;
   readonly #local: ReadonlySet<string>;
 
-  /** `local`: replicated keys that stay on this node. */
+  /** `local`: keys that stay on this node, although their prefix is replicated. */
   constructor(prefix: string, local: readonly string[] = []) {
     this.#prefix = prefix;
     this.#local = new Set(local);
@@ -64,11 +67,11 @@ export class ClusterKeys {
   get changes(): KeyRange {
     return under(this.change(''));
   }
-  /** The timer of a pending change. */
+  /** Returns the key of the timer of a pending change. */
   change(id: string): string {
     return this.#of(`shared/change/${id}`);
   }
-  /** The reports of the nodes that enforce a roll-out first. */
+  /** Returns the range of the health reports of the nodes that enforce a roll-out first. */
   reports(change: string): KeyRange {
     return under(this.#of(`${CLUSTER_RECORDS.report.prefix}${change}/`));
   }
@@ -81,18 +84,18 @@ export class ClusterKeys {
   member(node: string): string {
     return this.#of(`${CLUSTER_RECORDS.member.prefix}${node}`);
   }
-  /** Returns the node of a key below `PREFIX/member/`. */
+  /** Returns the node that a key below `PREFIX/member/` names. */
   memberOf(key: string): string {
     return key.slice(this.members.from.length);
   }
-  /** The vote of `node` on the proposal of the node `writer`. */
+  /** Returns the key of the vote of `node` on a proposal of the node `writer`. */
   vote({ id, node: writer }: LockKey, node: string): string {
     return `${this.votes({ id, node: writer }).from}${node}`;
   }
   votes({ id, node }: LockKey): KeyRange {
     return under(`${this.votesFor(node).from}${id}/`);
   }
-  /** All votes on the proposals of a node. */
+  /** Returns the range of all votes on the proposals of a node. */
   votesFor(writer: string): KeyRange {
     return under(this.#of(`${CLUSTER_RECORDS.vote.prefix}${writer}/`));
   }
@@ -100,17 +103,17 @@ export class ClusterKeys {
     return under(this.#of(RECORDS.history.prefix));
   }
 
-  /** Whether the replica of each node contains a local key. */
+  /** Returns whether a key of the local store is replicated to all nodes. */
   isReplicated(local: string): boolean {
     return !this.#local.has(local) && (local === HEAD || REPLICATED.some((prefix) => local.startsWith(prefix)));
   }
 
-  /** The ranges of the local keys that the replica contains. */
+  /** The prefixes of the local keys that the replica contains. */
   get replicated(): readonly string[] {
     return REPLICATED;
   }
 
-  /** Returns the key of etcd for a local key. */
+  /** Returns the key in etcd for a key of the local store. */
   inEtcd(local: string): string {
     if (ON_DEMAND.some((prefix) => local.startsWith(prefix))) return this.#of(local);
     if (this.isReplicated(local)) return this.#of(`shared/${local}`);

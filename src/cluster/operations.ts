@@ -26,7 +26,7 @@ export type ClusterView = {
   readonly isFull: boolean;
   /** The values in etcd that this node cannot read and ignores, sorted by key. */
   readonly unreadable: readonly { readonly key: string; readonly reason: string }[];
-  /** Null while etcd cannot be reached. */
+  /** The present members; null while etcd cannot be reached. */
   readonly members:
     | readonly {
         readonly id: string;
@@ -51,7 +51,10 @@ export type ClusterOperations = {
   remove(removal: { readonly id: string; readonly author: string; readonly dryRun: boolean }): Promise<Refusal | null>;
   /** Issues a token with which one other node can join the cluster. */
   issueJoinToken(): { readonly token: string; readonly expiresAt: Date } | Refusal;
-  /** Returns what a node needs to join the cluster; null if no valid join token has the secret. */
+  /**
+   * Returns the addresses and credentials that a node needs to join the cluster, and makes the join token
+   * invalid. Null if no valid join token has the secret.
+   */
   redeemJoinToken(secret: string): Promise<ClusterAccess | null>;
 };
 /** A node of the cluster. */

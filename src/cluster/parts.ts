@@ -7,12 +7,17 @@ import type { Operation } from './etcd/etcd-types.js';
 import { type ClusterKeys, chunks, isBody } from './keys.js';
 import type { UnreadableValues } from './unreadable-values.js';
 
-/** A part has at most 128 KiB, and gRPC accepts messages of 4 MiB. */
+/**
+ * The number of parts of policy texts in one read. A part has at most 128 KiB, gRPC messages at most 4 MiB.
+ */
 const PARTS_PER_READ = 16;
-/** etcd accepts at most 128 operations in a transaction, and 1.5 MiB. */
+/** The number of keys in one read: etcd accepts at most 128 operations in a transaction, and 1.5 MiB. */
 const KEYS_PER_READ = 100;
 const BYTES_PER_WRITE = 1024 * 1024;
-/** Bodies of at most this many bytes are written in the same transaction as the head. */
+/**
+ * Policy texts of at most this many bytes are written in the transaction of their commit, which replaces the
+ * head.
+ */
 const SMALL_BYTES = 256 * 1024;
 const FEW = 60;
 const WITHIN = { withinMs: 10_000 };
@@ -40,9 +45,9 @@ export async function fetchBodies(
 }
 
 /**
- * Reads bodies that the local store lacks from etcd. `lists`: for each list of parts, the key in etcd that
- * refers to it. `missing`: the lists that etcd lacks entirely or partly; `unreadable` then contains their
- * keys.
+ * Reads from etcd the policy texts that the local store lacks. `lists`: for each list of parts, the key in
+ * etcd that refers to it. `missing`: the lists that etcd lacks entirely or partly; `unreadable` then contains
+ * their keys.
  */
 export async function fetchReadable(
   { client, keys, unreadable }: FetchPorts,
@@ -102,8 +107,8 @@ export function hasSmallBodies(plan: PolicyPlan): boolean {
 }
 
 /**
- * Returns the operations that write the bodies of a plan, for the transaction of the caller. Writes bodies
- * that are too large for one transaction to etcd before.
+ * Returns the operations that write the text of a planned policy, for the transaction of the caller. If the
+ * text is too large for one transaction, writes it to etcd before.
  */
 export async function bodyWrites(client: EtcdClient, keys: ClusterKeys, plan: PolicyPlan): Promise<Operation[]> {
   const bodies = bodiesOf(plan);
@@ -113,7 +118,7 @@ export async function bodyWrites(client: EtcdClient, keys: ClusterKeys, plan: Po
   return [];
 }
 
-/** Writes bodies to etcd, except for the lists and parts that etcd already contains. */
+/** Writes parts of policy texts and lists of parts to etcd, except for those that etcd already contains. */
 export async function storeBodies(client: EtcdClient, keys: ClusterKeys, bodies: readonly KvPut[]): Promise<void> {
   const absent: KvPut[] = [];
   for (const page of chunks(bodies, KEYS_PER_READ)) {

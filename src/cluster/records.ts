@@ -90,7 +90,7 @@ const proposal: z.ZodType<Proposal> = z.object({
  */
 export const CLUSTER_RECORDS = {
   meta: new RecordKind<ClusterMeta>('meta', z.object({ line: id, recoveries: count, format: z.literal(1) })),
-  /** The part of `meta` that is the same in every format. */
+  /** The field of `meta` that every version of its format contains. */
   metaFormat: new RecordKind<{ readonly format: number }>('meta', z.object({ format: z.int() })),
   leader: new RecordKind<{ readonly node: string }>('leader', z.object({ node: id })),
   lockEntry: new RecordKind<LockValue>('turn/', z.object({ node: id, proposal: proposal.exactOptional() })),
@@ -138,7 +138,7 @@ export const NODE_RECORDS = {
    * again with it.
    */
   identity: new RecordKind<string>('cluster/identity', id),
-  /** The keys of the bodies of a write that is not committed yet. */
+  /** The keys of the parts of a policy text whose write is not committed yet. */
   proposed: new RecordKind<readonly string[]>('cluster/proposed/', z.array(text)),
 } as const;
 

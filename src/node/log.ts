@@ -16,7 +16,7 @@ export type NodeLog = {
   change(settings: Config['log']): void;
 };
 
-/** Creates the log on standard output; its lines also go to `ring`. */
+/** Creates the log on standard output. `ring` also receives each line. */
 export function createLog({ log: settings, node }: Config, ring: LogRing): NodeLog {
   const json: DestinationStream = pino.destination({ dest: STANDARD_OUTPUT, sync: true });
   const journal: DestinationStream = { write: (line) => json.write(journalText(line)) };

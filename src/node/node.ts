@@ -59,7 +59,7 @@ export async function runNode(
     if (reread === null) process.once('SIGHUP', () => resolve('SIGHUP'));
     giveUp = resolve;
   });
-  // A SIGHUP that arrives during the start of the node reloads the configuration after the start.
+  // Called after the start of the node: a SIGHUP that arrived before then reloads the configuration.
   let isUp: (system: System) => void = () => {};
   const up = new Promise<System>((resolve) => {
     isUp = resolve;
@@ -68,7 +68,7 @@ export async function runNode(
   if (reread !== null) process.on('SIGHUP', hungUp);
   const work = createWorkMetrics();
   const createThread = () => createPolicyThread({ onPerformed: (kind, seconds) => timePhase(work, kind, seconds) });
-  // The thread loads its code while the store is opened. A failure is ignored here, because the first task
+  // The thread loads its code while the store is opened. Ignore a failure here, because the first task
   // reports it again.
   const writing = createThread();
   writing.begin().catch(() => {});
@@ -229,7 +229,7 @@ export async function runNode(
           log,
           stopping.signal,
         );
-        // Do not wait here: the API listens first. The later `await` throws a failure of this promise.
+        // Do not wait for the peer listener here: the API listens first. A later `await` throws its failure.
         peersListen.catch(() => {});
       }
       // Loads the routes, so that clients can connect as soon as the start has ended. Does not wait until the
@@ -243,7 +243,7 @@ export async function runNode(
         log,
         stopping.signal,
       );
-      // The later `await` throws a failure of this promise.
+      // A later `await` of this promise throws its failure.
       apiListens.catch(() => {});
       const { listen: at, tls } = config.metrics;
       if (at !== null) {

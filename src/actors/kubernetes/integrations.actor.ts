@@ -11,7 +11,8 @@ export type IntegrationsPorts = {
 };
 
 /**
- * Binds the chart of the integrations to their stored names and to the reflectors of the Kubernetes thread.
+ * Creates the actor of the integrations: its statechart, with their stored names and the reflectors (list and
+ * watch) of the Kubernetes thread.
  */
 export function integrationsActor({ names, reflectors }: IntegrationsPorts) {
   const watch = fromEventObservable<KubernetesEvent, KubernetesInput>(({ input }) =>

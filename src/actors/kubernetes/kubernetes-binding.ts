@@ -25,7 +25,10 @@ export type KubernetesBindingPorts = {
    * Whether no policy is being prepared or put in force. Then only the policy in force needs its selectors.
    */
   readonly isAtRest: () => boolean;
-  /** See `RELEASE_MS`. Tests shorten it. */
+  /**
+   * The time in milliseconds before the selectors of a dry run are released, by default `RELEASE_MS`. Tests
+   * shorten it.
+   */
   readonly releaseMs?: number | undefined;
 };
 

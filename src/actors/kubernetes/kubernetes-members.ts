@@ -26,10 +26,10 @@ export const NO_OWNERS: AddressOwners = {
   addressesShared: NEVER,
 };
 
-/** The states of the policy chart in which the stored policy is in force. */
+/** The states of the policy statechart in which the stored policy is in force. */
 const AT_REST = ['active', 'unresolved', 'none_active', 'never_activated'] as const;
 
-/** Creates both parts. `policyChart` returns the snapshot of the policy chart. */
+/** Creates `binding` and `distribution`. `policyChart` returns the snapshot of the policy statechart. */
 export function kubernetesMembers(
   { source, record, trouble, releaseMs }: KubernetesPorts,
   {

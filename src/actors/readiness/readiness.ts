@@ -51,8 +51,8 @@ const CHECK_SOURCE: Readonly<Record<CheckName, { readonly actor: Part | 'node'; 
 };
 
 /**
- * The states of a check, such as `ready` or `failed`, from the worst to the best. If a chart has tags for two
- * states of a check, the check has the worse state.
+ * The states of a check, such as `ready` or `failed`, from the worst to the best. If a statechart has tags
+ * for two states of a check, the check has the worse state.
  */
 const WORST_FIRST: readonly ConditionName[] = [...CONDITIONS].reverse();
 

@@ -35,7 +35,7 @@ export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag
   }
 }
 
-/** Returns the error message of a failed precondition: `found` and what the client can do. */
+/** Returns the error message of a failed precondition: the sentence `found`, and what the client can do. */
 export const withRemedy = (found: string): string => `${found}; read it again, and write with the new ETag in If-Match`;
 
 /**

@@ -274,6 +274,9 @@ function whyUnreached(cause: unknown): string {
   return reasonOf(of instanceof AggregateError && of.message === '' ? of.errors[0] : of);
 }
 
-/** The sentence about stored policies while the kernel enforces another generation. */
+/**
+ * Returns the sentence that tells the user that the kernel enforces another generation than the stored
+ * policies.
+ */
 export const notInForce = (generation: number): string =>
   `the active policy is not in force: the kernel enforces generation ${generation}, and the data folder is an older or another one; see \`weir status\``;

@@ -41,9 +41,9 @@ export type Join = {
 };
 
 /**
- * Makes a node of this machine a node of a cluster. Receives the credentials of etcd with a join token, and
- * stores them in the folder `cluster` beside the configuration file, for the user as whom the node runs. Adds
- * the section `cluster` to the file. Returns the folder. If it throws a `CliError`, the configuration file is
+ * Joins the node of this machine to a cluster. Receives the credentials of etcd with a join token, and stores
+ * them in the folder `cluster` beside the configuration file, for the user as whom the node runs. Adds the
+ * section `cluster` to the file. Returns the folder. If it throws a `CliError`, the configuration file is
  * unchanged, so that the command can be repeated.
  */
 export async function joinCluster({ token, config, listen, advertise }: Join): Promise<string> {

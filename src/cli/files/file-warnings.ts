@@ -20,7 +20,8 @@ export function fileWarnings(file: string, config: Config): string[] {
   if (user === undefined) return [];
   return [{ key: '', path: file }, ...namedFiles(config)].flatMap(({ key, path }) => {
     const hidden = HIDDEN.find((folder) => path.startsWith(`${folder}/`));
-    // A configuration in such a folder is a draft and not the configuration of the unit.
+    // Give no warning for a configuration file in a hidden folder: it is a draft, which the unit does not
+    // use.
     if (hidden !== undefined)
       return key === '' ? [] : [`${key}: weir.service hides ${hidden} from the node: move ${path} to /etc/weir`];
     const problem = readingProblem(path, user, key);

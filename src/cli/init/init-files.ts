@@ -11,7 +11,7 @@ export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
   readonly interfaces: readonly string[];
   readonly mode: Mode;
-  /** Whether existing files keep their mode, and the keys that depend on the mode. */
+  /** Whether existing files keep the mode of the policy, and the keys that depend on this mode. */
   readonly keepsMode: boolean;
   /** The path of the configuration file. The policy file is in the same folder. */
   readonly config: string;

@@ -55,7 +55,9 @@ type Options = {
 };
 /** A file to write, with its whole text. */
 type Draft = { readonly path: string; readonly text: string };
-/** `dataplane`: the section of the configuration. */
+/**
+ * The files to write, and their parsed content. `dataplane`: the section `dataplane` of the configuration.
+ */
 type Drafts = {
   readonly drafts: readonly [Draft, ...Draft[]];
   readonly policy: Source;

@@ -109,8 +109,8 @@ function local(command: Command): Command {
 }
 
 /**
- * Like `placeOf`, but an invalid configuration file is not an error, because the state of the kernel can be
- * shown without it. Prints its problems as a warning, and ignores the file.
+ * Returns the pin path like `placeOf`, but ignores an invalid configuration file and prints its problems as a
+ * warning. The state of the kernel can be shown without the file.
  */
 function placeInSpiteOf(options: Options, terminal: Terminal): ReturnType<typeof placeOf> {
   try {

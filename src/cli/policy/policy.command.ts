@@ -103,7 +103,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       const dry = options.dryRun === true;
       const parameters = [...(dry ? [DRY_RUN] : []), ...clusterParameters(options), ...pendingParameters(options)];
       const answer = await client.exchange(withQuery(path, parameters), { method: 'DELETE', headers });
-      // The deletion itself is printed below, so that the warning `none_active` is omitted.
+      // Omit the warning `none_active`, because the text that is printed below contains it.
       const warnings = warningsIn(answer.headers).filter(({ code }) => code !== 'none_active');
       const shown = { id: stored.id, name: stored.name, was_active: stored.active, deleted: !dry, warnings };
       if (options.output === 'table') warn(terminal, warnings);

@@ -22,7 +22,7 @@ const policy = (port: number) => ({
   ],
 });
 
-/** A node of the tour, between its own client and its own server. */
+/** A node of the tour, with its own client and its own server. */
 type Site = { readonly id: string; readonly topology: Topology; readonly node: NodeProcess };
 
 /**
@@ -155,7 +155,10 @@ async function allEnforce(sites: readonly Site[], port: number): Promise<void> {
   result(`${names}: client → server:${port} open; client → server:${other(port)} no answer`);
 }
 
-/** Waits until a node enforces a policy, and checks that the other port is denied. */
+/**
+ * Waits until a node allows connections to `port`, and checks that it denies those to the other port of the
+ * tour.
+ */
 async function enforces({ id, topology }: Site, port: number): Promise<void> {
   await until(`${id} allows port ${port}`, async () =>
     expectLine(topology, ['connect', ADDRESSES.server, String(port)], 'open').then(

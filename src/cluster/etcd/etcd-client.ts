@@ -116,7 +116,7 @@ export class EtcdClient {
 
   /**
    * Applies a transaction. It is sent once. Throws `outcome_unknown` if it was sent, and no response came
-   * within `withinMs` or before the member was lost.
+   * within `withinMs` or before the connection to the etcd member was lost.
    */
   async transact(transaction: Transaction, { withinMs }: Deadline): Promise<TransactionResult> {
     const deadline = Date.now() + withinMs;

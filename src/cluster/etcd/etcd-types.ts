@@ -13,7 +13,10 @@ export type KeyValue = {
 /** Keys from `from` (inclusive) to `to` (exclusive), in the order of their UTF-8 bytes. */
 export type KeyRange = { readonly from: string; readonly to: string };
 
-/** A condition of a transaction. A revision of 0 means that the key does not exist; `empty` has no key. */
+/**
+ * A condition of a transaction. A revision of 0 means that the key does not exist; `empty` means that the
+ * range contains no key.
+ */
 export type Condition =
   | { readonly key: string; readonly modRevision: bigint }
   | { readonly key: string; readonly createRevision: bigint }

@@ -41,7 +41,7 @@ export class Election {
     );
   }
 
-  /** The condition that this node leads; null while this node does not lead. */
+  /** The condition of a transaction that this node still leads; null while this node does not lead. */
   get fence(): Condition | null {
     const entry = this.#replica.present.get(this.#keys.leader);
     if (entry === undefined || leaderIn(entry) !== this.#node) return null;
@@ -85,8 +85,8 @@ export class Election {
     if (lease === null || !this.#replica.isConnected) return;
     const key = this.#keys.leader;
     const known = this.#replica.present.get(key);
-    // Replace a key without a lease, because it belongs to no node and never ends. The fence is the revision
-    // that creates the key.
+    // Delete a `leader` key without a lease first, because it belongs to no node and etcd never removes it.
+    // The fence is the revision that creates the key.
     const put: Operation = { type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id };
     const apply = [known === undefined ? put : ({ type: 'delete', key } as const)];
     try {

@@ -54,7 +54,7 @@ export class Membership {
    * node.
    */
   readonly #leaseOrRefusal = new BehaviorSubject<Lease | string | null>(null);
-  /** The revision that created the key of this node. */
+  /** The etcd revision that created the key of this node. */
   #createRevision = 0n;
   #joinedAt = '';
 
@@ -149,7 +149,7 @@ export class Membership {
     await this.#client.transact({ when, apply }, WITHIN);
   }
 
-  /** The value with which this node is registered. */
+  /** Returns the record of this node in the list of nodes that have joined the cluster. */
   #registration(): Uint8Array {
     const { id, identity, address, version, certificates = [] } = this.#self;
     const registered: RegisteredNode = { id, identity, address, version, since: this.#joinedAt, certificates };

@@ -30,7 +30,7 @@ export function encodeJoinToken({ address, fingerprint, secret }: JoinToken): st
   return PREFIX + Buffer.from(JSON.stringify([address, fingerprint, secret])).toString('base64url');
 }
 
-/** Reads a join token. Returns null if the text is not one. */
+/** Decodes a join token. Returns null if the text is not a join token. */
 export function readJoinToken(text: string): JoinToken | null {
   if (!text.startsWith(PREFIX)) return null;
   try {

@@ -6,7 +6,7 @@ import { PinnedAgent } from './pinned-agent.js';
 
 export type PeerRequest = {
   readonly method: 'GET' | 'POST';
-  /** Path and query. */
+  /** The path and query of the URL. */
   readonly path: string;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;

@@ -37,7 +37,7 @@ export class PinnedAgent extends Agent {
       // 6066, section 3).
       servername: '',
       minVersion: 'TLSv1.3',
-      // `#faultOf` compares the fingerprint instead.
+      // Accept any certificate in the handshake: `#faultOf` compares its fingerprint afterwards.
       rejectUnauthorized: false,
       // Do not compare the host name: the fingerprint identifies the node, and its certificate need not
       // contain its address.

@@ -24,12 +24,12 @@ export type RecoveryPorts = {
   readonly keys: ClusterKeys;
   readonly kv: KvStore;
   readonly replica: Replica;
-  /** Seals the tokens of integrations; null without `cluster.seal_key_file`. */
+  /** Encrypts the tokens of Kubernetes integrations; null without `cluster.seal_key_file`. */
   readonly seal: Seal | null;
 };
 type Put = Extract<KvOperation, { type: 'put' }>;
 
-/** etcd accepts 128 operations in a transaction; `init` writes further records before the transaction. */
+/** The number of records in one transaction. etcd accepts at most 128 operations in a transaction. */
 const RECORDS_PER_WRITE = 100;
 const WRITE = { withinMs: 10_000 };
 const NO_HEAD: PolicyHead = { generation: 0, active: null, ever_activated: false, sequence: 0, commit: '' };
@@ -116,13 +116,13 @@ export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: R
 type Content = {
   readonly head: PolicyHead | null;
   readonly rows: readonly PolicyRow[];
-  /** Settings, integrations and removed nodes. */
+  /** The records of settings, integrations and removed nodes. */
   readonly others: readonly Put[];
   readonly bodies: readonly Put[];
   readonly history: readonly Put[];
 };
 type Publication = Content & {
-  /** Local keys that etcd must not have afterwards. */
+  /** The local keys whose records are removed from etcd. */
   readonly remove: readonly string[];
   readonly clusterId: string;
   readonly recoveries: number;
@@ -130,7 +130,7 @@ type Publication = Content & {
   readonly before: KeyValue | null;
 };
 
-/** Writes content to etcd. The last transaction writes the head and `meta`. */
+/** Writes policies and settings to etcd. The last transaction writes the head and `meta`. */
 async function publish({ client, keys }: RecoveryPorts, publication: Publication): Promise<void> {
   const { head, rows, others, bodies, history, remove, clusterId, recoveries, before } = publication;
   const when = [{ key: keys.meta, modRevision: before?.modRevision ?? 0n }];
@@ -162,7 +162,10 @@ async function publish({ client, keys }: RecoveryPorts, publication: Publication
   ]);
 }
 
-/** Returns the head with a new commit and without a pending change, which is completed by this. */
+/**
+ * Returns the head with the id of a new commit. Omits its pending change, because the new commit completes
+ * the change.
+ */
 function stamped({ pending: _, ...head }: PolicyHead, generation: number, sequence: number): PolicyHead {
   return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
 }

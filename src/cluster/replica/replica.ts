@@ -49,8 +49,8 @@ const POLICY = RECORDS.policy.prefix;
  */
 const REREAD_MS = 30_000;
 /**
- * The time in milliseconds before bodies of uncommitted writes are first removed from the local store, and
- * the interval after it.
+ * The time in milliseconds before the texts of uncommitted policy writes are first removed from the local
+ * store, and the interval after it.
  */
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
@@ -82,7 +82,10 @@ export class Replica {
   #metaRevision = 0n;
   readonly #history: RevisionHistory;
   #seen = 0n;
-  /** The bodies of the newest proposal that this node has received, with the hash of their list of parts. */
+  /**
+   * The parts of the policy text in the newest proposal that this node has received, and the hash of their
+   * list.
+   */
   #offered: { readonly list: string; readonly bodies: readonly KvPut[] } | null = null;
 
   /**
@@ -147,8 +150,8 @@ export class Replica {
   }
 
   /**
-   * Passes bodies that may be committed soon to the replica, which then need not read them from etcd. `list`
-   * is the hash of their list of parts.
+   * Passes parts of a proposed policy text to the replica, which then need not read them from etcd after the
+   * commit. `list` is the hash of the list of the parts.
    */
   offer(list: string, bodies: readonly KvPut[]): void {
     this.#offered = { list, bodies };
@@ -307,8 +310,8 @@ export class Replica {
   }
 
   /**
-   * Returns changes for the policies whose bodies the local store lacks, and for the head. These bodies were
-   * missing in etcd at an earlier read.
+   * Returns changes for the policies whose text the local store lacks, and for the head. An earlier read
+   * found no text for them in etcd.
    */
   async #withoutBody(entries: readonly KeyValue[], changes: readonly KeyChange[]): Promise<readonly KeyChange[]> {
     const changed = new Set(changes.map(keyOf));
@@ -348,8 +351,8 @@ export class Replica {
   }
 
   /**
-   * Removes the bodies of uncommitted writes from the local store. Ignores a failure, for example on a full
-   * disk.
+   * Removes the texts of uncommitted policy writes from the local store. Ignores a failure, for example on a
+   * full disk.
    */
   async #collect(): Promise<void> {
     try {
@@ -410,7 +413,7 @@ export class Replica {
     this.#metaRevision = entry.modRevision;
   }
 
-  /** Stores changes together with the bodies to which they refer, and then emits them. */
+  /** Stores changes together with the policy texts to which they refer, and then emits them. */
   async #apply(changes: readonly KeyChange[], revision: bigint): Promise<void> {
     const operations: KvOperation[] = [];
     const lists = new Map<string, string>();

@@ -17,10 +17,10 @@ export type ReplicaPorts = SuccessionPorts & { readonly kv: ReplicaStore };
 
 /** The old revisions of policies in the local store of this node. */
 export class RevisionHistory {
-  /** The revision of etcd up to which the local store contains them. */
+  /** The revision of etcd up to which the local store contains the old revisions of policies. */
   revision = 0n;
 
-  /** `keptAt`: the operation that stores up to which revision of etcd the local store is a copy. */
+  /** `keptAt` returns the operation that stores up to which revision of etcd the local store is complete. */
   constructor(
     private readonly ports: ReplicaPorts,
     private readonly keptAt: (revision: bigint) => KvOperation,
@@ -39,8 +39,8 @@ export class RevisionHistory {
   }
 
   /**
-   * Does one attempt of `fetch`. Returns false if a body is missing. With `isLast`, ignores revisions
-   * without a body.
+   * Does one attempt of `fetch`. Returns false if a policy text is missing. With `isLast`, ignores revisions
+   * without a text.
    */
   async #fetchOnce(revision: bigint, isLast: boolean): Promise<boolean> {
     const { client, keys, kv, unreadable } = this.ports;

@@ -14,7 +14,7 @@ const COMMIT_ID = /^[0-9a-f-]{36}$/;
 /** The time limit of a read of the replica from etcd. */
 export const READ = { withinMs: 5_000 };
 
-/** The cluster that a replica is a copy of, and the place up to which it is one. */
+/** The cluster that a replica is a copy of, and the etcd revision up to which the replica is complete. */
 export type Origin = {
   readonly clusterId: string | null;
   readonly recoveries: number;

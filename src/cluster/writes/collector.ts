@@ -9,9 +9,9 @@ import { RECORDS } from '#store/records/records.js';
 /** The number of revisions of a policy, and of commit ids, that etcd keeps. */
 const REVISIONS = 1_000;
 const COMMITS = 10_000;
-/** etcd accepts 128 operations in a transaction. */
+/** The number of keys that one transaction removes: etcd accepts at most 128 operations in a transaction. */
 const KEYS_PER_WRITE = 100;
-/** A list of parts has up to 100 KiB, and gRPC accepts messages of 4 MiB. */
+/** The number of lists of parts in one read. A list has up to 100 KiB, and gRPC accepts messages of 4 MiB. */
 const LISTS_PER_READ = 30;
 const READ = { withinMs: 30_000 };
 const WRITE = { withinMs: 5_000 };
@@ -72,7 +72,7 @@ function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): Readonly
   return new Set([...byPolicy.values()].flatMap((revisions) => revisions.slice(0, -REVISIONS)));
 }
 
-/** Returns the keys of the lists and parts of bodies in etcd that no row in `rows` needs. */
+/** Returns the keys of the parts and lists of parts in etcd that no policy in `rows` needs. */
 async function deadBodies(client: EtcdClient, keys: ClusterKeys, rows: readonly PolicyRow[]): Promise<string[]> {
   const lists = new Set(rows.map(({ body_sha256: list }) => listKey(list)));
   const live = new Set([...lists].map((list) => keys.inEtcd(list)));

@@ -32,8 +32,8 @@ type CommitPorts = {
 };
 
 /**
- * Writes the policy commits of a cluster: first the parts of bodies, then one transaction that replaces the
- * head.
+ * Writes the policy commits of a cluster: first the parts of the policy text, then one transaction that
+ * replaces the head.
  */
 export class Commits implements SharedCommits {
   readonly #client: EtcdClient;
@@ -42,7 +42,7 @@ export class Commits implements SharedCommits {
   readonly #writeLock: WriteLock;
   readonly #kv: KvStore;
   readonly #election: Election;
-  /** The plans whose bodies this node has stored or is storing. */
+  /** The planned writes whose policy texts this node has stored or is storing. */
   readonly #kept = new WeakMap<PolicyPlan, Promise<void>>();
 
   /** `kv` is the local store, which contains the replica. */
@@ -112,8 +112,8 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Stores the bodies of a plan on this node, if they are not stored yet. So after the commit, the replica
-   * need not read them from etcd.
+   * Stores the policy text of a plan on this node, if it is not stored yet. So after the commit, the replica
+   * need not read it from etcd.
    */
   keep(plan: PolicyPlan): Promise<void> {
     const known = this.#kept.get(plan);
@@ -146,7 +146,7 @@ export class Commits implements SharedCommits {
     return this.#replica.revisionOf('head');
   }
 
-  /** Returns the conditions that the cluster and the head are those for which the plan was made. */
+  /** Returns the conditions that the cluster and the head are unchanged since the plan was made. */
   #unchanged({ headRevision }: PolicyPlan): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
@@ -154,7 +154,10 @@ export class Commits implements SharedCommits {
     ];
   }
 
-  /** Returns the writes of a plan without its bodies, and the id of its commit. */
+  /**
+   * Returns the operations of a plan except those of its policy text, and the operation that stores the id of
+   * its commit.
+   */
   #writes({ head: { sequence = 0, commit = '' }, operations }: PolicyPlan): readonly Operation[] {
     const writes = operations
       .filter(({ key }) => !isBody(key))

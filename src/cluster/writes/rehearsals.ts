@@ -39,8 +39,8 @@ const FOR_NOW: readonly RefusalCode[] = [
   'draining',
 ];
 /**
- * Bodies of at most this many bytes are included in the proposal, so that members need not read them from
- * etcd.
+ * Policy texts of at most this many bytes are included in the proposal, so that members need not read them
+ * from etcd.
  */
 const ENCLOSED_BYTES = 4 * 1024;
 /**
@@ -58,7 +58,7 @@ export type Rehearsal = {
   readonly behind: readonly string[];
 };
 
-/** Returns the bodies of a plan for its proposal, if they are small. */
+/** Returns the parts of the policy text of a plan for its proposal, if they are small. */
 function enclosed(plan: PolicyPlan): Pick<PolicyProposal, 'bodies'> {
   const bodies = bodiesOf(plan);
   if (bodies.reduce((bytes, { value }) => bytes + value.length, 0) > ENCLOSED_BYTES) return {};

@@ -56,7 +56,7 @@ export class WriteLock {
   /** The ids of the entries of this node: those that wait for the lock, hold it, or are being removed. */
   readonly #known = new Set<string>();
   /**
-   * The plan whose bodies this node has written to etcd with its proposal, while it holds the lock; null
+   * The plan whose policy text this node has written to etcd with its proposal, while it holds the lock; null
    * without a proposal.
    */
   proposed: PolicyPlan | null = null;
@@ -179,7 +179,7 @@ export class WriteLock {
     return new StoreError('revision_conflict', 'another node writes a policy; nothing was changed');
   }
 
-  /** Returns conditions that hold until any node makes an entry or writes a policy. */
+  /** Returns conditions that hold until any node makes a lock entry or writes a policy. */
   #unchanged(): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },

@@ -19,7 +19,8 @@ export const RELOADED_BY = {
   'api.max_connections': 'api',
   'api.max_connections_per_source': 'api',
   'dataplane.interfaces': 'dataplane',
-  // The other keys of this section are constants of the loaded BPF programs, or sizes of their maps.
+  // The other keys of this section need a restart: they are constants of the loaded BPF programs, or map
+  // sizes.
   'dataplane.non_ipv4': 'restart',
   'dataplane.reverse_path': 'restart',
   'dataplane.police_local': 'restart',
@@ -40,13 +41,13 @@ export const RELOADED_BY = {
   'dataplane.grant_capacity': 'restart',
   'dataplane.mark_mask': 'restart',
   'dataplane.pin_path': 'restart',
-  // The fallback is a part of the compiled policy.
+  // The fallback action is compiled into the policy program.
   'policy.fallback': 'restart',
   'policy.activation_timeout': 'restart',
   'policy.file': 'policy_file',
   'dns.listen': 'dns',
   'dns.upstreams': 'dns',
-  // A constant of the loaded BPF programs.
+  // This value is a constant of the loaded BPF programs.
   'dns.transparent': 'restart',
   'dns.denied_response': 'dns',
   'dns.min_grant': 'dns',
@@ -70,14 +71,14 @@ export const RELOADED_BY = {
   'metrics.listen': 'restart',
   'metrics.tls.cert': 'restart',
   'metrics.tls.key': 'restart',
-  // A constant of the loaded BPF programs.
+  // This value is a constant of the loaded BPF programs.
   'service_plane.listen': 'restart',
   'service_plane.workers': 'restart',
   'service_plane.max_connections': 'service_plane',
   'service_plane.max_connections_per_source': 'service_plane',
   'service_plane.upstream_ca': 'service_plane',
   'service_plane.denied_http': 'service_plane',
-  // The scopes of all lists and watches.
+  // These keys determine which Kubernetes objects are listed and watched.
   'kubernetes.scope': 'restart',
   'kubernetes.node_name': 'restart',
   'kubernetes.pod_cidrs': 'restart',

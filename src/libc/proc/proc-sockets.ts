@@ -55,7 +55,10 @@ export function tcpListeners(port: number): TcpListener[] {
 const LISTEN = '0A';
 const CHUNK_BYTES = 65_536;
 
-/** Returns the first rows of a table: the kernel lists the sockets that listen before all connections. */
+/**
+ * Returns the rows of the listening sockets in a table of /proc. The kernel lists them before all
+ * connections.
+ */
 function listening(path: string): string[][] {
   let fd: number;
   try {

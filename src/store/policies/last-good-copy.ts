@@ -4,14 +4,17 @@ import type { Bodies, BodyWrite, WholeBodyWrite } from './bodies.js';
 import type { LastGoodFile } from './last-good.js';
 import type { PolicyRow, PolicyState } from './policy-row.js';
 
-/** A commit of this node: the policy that it writes, the stored policy before it, and the body. */
+/**
+ * A commit of this node: the policy that it writes, the stored policy before it, and the write of the policy
+ * text.
+ */
 type Written = {
   readonly put?: PolicyPut | undefined;
   readonly before?: PolicyRow | undefined;
   readonly body?: BodyWrite | WholeBodyWrite | undefined;
 };
 
-/** Keeps the last-good copy equal to the active policy. */
+/** Keeps the last-good copy, which is a second copy of the active policy in a file, up to date. */
 export class LastGoodCopy {
   #isOld = false;
   /** The last commit of this node, until the copy contains it. */

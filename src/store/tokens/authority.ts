@@ -85,7 +85,7 @@ export async function createAuthority(
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
   const runExclusive = createMutex();
-  // Writes to etcd can take seconds. Revocations do not wait for them.
+  // Writes to etcd have their own mutex: they can take seconds, and revocations must not wait for them.
   const runShareExclusive = createMutex();
   const recordOf = (id: string): TokenRecord | undefined => records.get(id) ?? shared?.records.get(id);
   const isRevoked = (id: string): boolean =>
