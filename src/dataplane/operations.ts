@@ -25,7 +25,7 @@ export type Traffic = {
   groupTraffic(): Promise<GroupTraffic | null | Refusal>;
   flows(query: FlowQuery): Promise<FlowPage | Refusal>;
   cutFlows(filter: FlowFilter): Promise<{ readonly cut: number } | Refusal>;
-  /** Returns the present grants; see `Datapath.learned`. */
+  /** Returns the present grants (addresses learned for hostname patterns); see `Datapath.learned`. */
   learned(): Promise<readonly Learned[] | Refusal>;
   /** Returns the interfaces on which packets from `source` arrive; see `Datapath.arrival`. */
   arrival(source: number): Promise<Arrival | Refusal>;

@@ -1,8 +1,8 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath/datapath-numbers.js';
 
 /**
- * Offsets in bytes in the memory of one flow: first `struct flow` of `bpf/weir.h`, which begins with the key,
- * and directly after it `struct tally`.
+ * Offsets in bytes in the memory of one flow. The memory begins with `struct flow` of `bpf/weir.h`, whose
+ * first field is the key. `struct tally`, the statistics of the flow, follows directly.
  */
 export const FLOW_OFFSETS = {
   key: 0,
@@ -25,15 +25,16 @@ export const FLOW_OFFSETS = {
   hit_check: 124,
 } as const;
 /**
- * Bit that is set in the judgement of a flow, in the half with the active word, so that the next packet
- * classifies the flow again. It is never set in the active word of the map `active`. The other bits of the
- * judgement stay, so that the counters of the flow still count for the rule that decided it.
+ * Bit in the upper half of the field `judgement` of a flow. If it is set, the next packet classifies the flow
+ * again. The rest of `judgement` (the active word and the verdict word of the last classification) stays, so
+ * that the counters of the flow still count for the rule that decided it. The bit is never set in the active
+ * word of the map `active`.
  */
 export const RECLASSIFY = 0x8000_0000;
 export const FLOW_BYTES = 128;
 /**
- * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are `struct
- * tally`.
+ * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are its
+ * statistics, `struct tally`.
  */
 export const FLOW_STRUCT_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
@@ -71,8 +72,8 @@ export type Flow = {
   readonly icmpQuery: number;
   readonly state: FlowState;
   /**
-   * True if no rule was applied to the flow: it came from an interface that is not policed, or from an exempt
-   * socket of this node. Policed interfaces let in only replies of such a flow.
+   * True if no rule was applied to the flow: it came from an interface that is not policed, or from one of
+   * Weir's own sockets. Policed interfaces let in only replies of such a flow.
    */
   readonly foreign: boolean;
   readonly halfOpen: boolean;
@@ -102,9 +103,10 @@ const STATES = new Map<number, FlowState>(
 );
 
 /**
- * Returns by how much a 32-bit counter of a flow has grown since the last flush. `folded` is the value of the
- * counter at this flush. The result is negative if a flush took place after the read of the counter and
- * before the read of `folded` (`since_flush` of `bpf/report/counters.h`).
+ * Returns by how much a 32-bit counter of a flow has grown since the last flush, which added the counter to
+ * the statistics. `folded` is the value of the counter at this flush. The result is negative if a flush took
+ * place after the read of the counter and before the read of `folded` (`since_flush` of
+ * `bpf/report/counters.h`).
  */
 export function sinceFlush(counter: number, folded: number): number {
   return (counter - folded) | 0;

@@ -13,7 +13,7 @@ import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 import { sha256 } from './image-digest.js';
 
-/** The largest epoch. The next higher bit is `RECLASSIFY` in the judgement of a flow. */
+/** The largest epoch (activation number). With a larger one, the active word has the bit `RECLASSIFY`. */
 const MAX_EPOCH = 0x3fff_ffff;
 /**
  * Offsets of the fields of `struct active` of `bpf/weir.h`, in 32-bit words; `bytes` is the size of the
@@ -31,8 +31,9 @@ export const ACTIVE = {
 
 /**
  * The two slots of the map `program`, each for one compiled policy, and the active word in the map `active`.
- * The active word selects the slot in force, and contains the epoch, which counts flips. `fill` fills the
- * idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in force.
+ * The active word selects the slot in force, and contains the epoch, which counts the activations of
+ * policies. `fill` fills the idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in
+ * force.
  */
 export class Slots {
   readonly #programFd: number;
@@ -48,8 +49,8 @@ export class Slots {
    */
   #wordBefore = 0;
   /**
-   * True if a CPU may still read the idle slot for a packet. True after a flip, and when this object is
-   * created, because an earlier process may have flipped just before.
+   * True if a CPU may still read the idle slot for a packet. True after each call of `flip`. Also true when
+   * this object is created, because an earlier process may have put a policy in force just before.
    */
   #graceDue = true;
 
@@ -62,12 +63,12 @@ export class Slots {
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
-  /** The epoch of the last flip in this map; 0 if no compiled policy was activated yet. */
+  /** The epoch (activation number) of the policy in force; 0 if no policy was activated in this map yet. */
   get epoch(): number {
     return this.#word() >>> 1;
   }
 
-  /** The epoch that the next flip puts in force. */
+  /** The epoch (activation number) of the next policy that `flip` puts in force. */
   get nextEpoch(): number {
     const before = (this.#word() || this.#wordBefore) >>> 1;
     // An earlier build may have stored a larger epoch.
@@ -117,7 +118,7 @@ export class Slots {
     return { generation, sinceMs, lines, imageSha256 };
   }
 
-  /** Returns the generation in force with its time; null if no image is in force. */
+  /** Returns the generation in force (the API's activation number) with its time; null if there is none. */
   enforced(): Enforced | null {
     const header = this.#headerInForce();
     return header === null ? null : { generation: header.generation, sinceMs: header.sinceMs };
@@ -136,7 +137,8 @@ export class Slots {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = false;
     this.awaitIdle();
-    // Map both headers now: a mapping can fail, and `flip` and `enforced` use the headers after the commit.
+    // Map both headers now: a mapping can fail. `flip` and `enforced` use the headers after the policy is
+    // committed to the store, and must not fail then.
     this.#header(0);
     this.#header(1);
     this.#mapped(this.idleSlot * this.slotLines, image.lines, (words) => {
@@ -186,8 +188,9 @@ export class Slots {
   }
 
   /**
-   * Puts in force the slot number that is in force in `other`, with the epoch of `other`. The two objects
-   * must share the map `program`, or `copyInForce` must have copied the image before.
+   * Puts the slot in force whose number is in force in `other`, with the epoch (activation number) of
+   * `other`. The two objects must share the map `program`, or `copyInForce` must have copied the image
+   * before.
    */
   adoptInForce(other: Slots): void {
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
@@ -196,8 +199,8 @@ export class Slots {
   }
 
   /**
-   * Makes this datapath continue the epochs of its predecessor, which enforces its policy until the next
-   * flip. `word` is the active word of the predecessor.
+   * Makes this datapath continue the epochs (activation numbers) of its predecessor. The predecessor enforces
+   * its policy until the next call of `flip`. `word` is the active word of the predecessor.
    */
   succeed(word: number): void {
     this.#wordBefore = word;
@@ -270,8 +273,8 @@ export class Slots {
   }
 
   /**
-   * Makes the next call of `fill` skip its wait for a grace period. The caller itself must have waited for a
-   * grace period after the last flip.
+   * Makes the next call of `fill` skip its wait for an RCU grace period. The caller itself must have waited
+   * for a grace period after the last call of `flip`.
    */
   assumeGrace(): void {
     this.#graceDue = false;
@@ -319,7 +322,7 @@ export class Slots {
 
 type MappedLines = { readonly memory: MappedMemory; readonly words: Uint32Array };
 
-/** Maps cache lines of the map `program` into memory. A mapping begins at a page. */
+/** Maps cache lines of the map `program` into memory, from the page boundary before the first line on. */
 function mapLines(fd: number, line: number, lines: number): MappedLines {
   const from = line * LINE_BYTES;
   const before = from % PAGE_BYTES;

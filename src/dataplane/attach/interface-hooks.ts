@@ -40,7 +40,7 @@ export class Hooks {
   #tcxSupported: boolean;
   #patterns: readonly string[];
   readonly #policedNames: PolicedNames;
-  /** The recorded names before the last call of `releaseRenamed`, for `restoreRenamed`. */
+  /** The recorded names before the last call of `releaseRenamed`; `restoreRenamed` records them again. */
   #beforeRelease: ReadonlyMap<number, string> = new Map();
 
   constructor(
@@ -67,7 +67,7 @@ export class Hooks {
     for (const { ifindex } of renamedAmong(this.interfaces().policed)) this.#policedNames.forget(ifindex);
   }
 
-  /** Undoes the last call of `releaseRenamed`. */
+  /** Undoes `releaseRenamed`, so that `prune` keeps the programs of interfaces that were renamed. */
   restoreRenamed(): void {
     for (const [ifindex, name] of this.#beforeRelease) {
       if (!this.#policedNames.all.has(ifindex)) this.#policedNames.note(ifindex, name);

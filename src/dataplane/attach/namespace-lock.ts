@@ -7,9 +7,10 @@ import { netlinkSockets, type Process, processOf, processOfSocket } from '#libc/
 
 /** Number of the nfnetlink_log group. Weir's routing rule and routing table have the same number. */
 const GROUP = 8353;
-const CONFIGURE = (4 << 8) | 1; // the kernel's NFNL_SUBSYS_ULOG and NFULNL_MSG_CONFIG
-const CFG_CMD = 1; // the kernel's NFULA_CFG_CMD
-const BIND = 1; // the kernel's NFULNL_CFG_CMD_BIND
+/** Numbers of the kernel: NFNL_SUBSYS_ULOG with NFULNL_MSG_CONFIG, NFULA_CFG_CMD and NFULNL_CFG_CMD_BIND. */
+const CONFIGURE = (4 << 8) | 1;
+const CFG_CMD = 1;
+const BIND = 1;
 const GROUPS = '/proc/thread-self/net/netfilter/nfnetlink_log';
 const [EPERM, EINVAL] = [1, 22];
 

@@ -36,7 +36,7 @@ export class Pins {
         throw new Error(`create the pin folders: ${this.path} is not in a BPF file system, such as ${STANDARD_MOUNT}`);
       check(`mount bpffs on ${STANDARD_MOUNT}`, libc.mount('bpf', STANDARD_MOUNT, 'bpf', 0, null));
     }
-    // Another user who can open a folder can lock it.
+    // Mode 0700: another user who can open the folder could take its `flock` lock.
     makeFolders(this.links, 0o700);
   }
 
@@ -115,7 +115,7 @@ export class Pins {
   }
 }
 
-/** Returns false for the pin of the forward judge, whose link belongs to no interface. */
+/** Returns false for the pin of the forward judge (a netfilter program), which belongs to no interface. */
 function isOfInterface(name: string): boolean {
   return /^\d/.test(name);
 }

@@ -67,7 +67,7 @@ struct {
  * results instead of searching again.
  */
 struct prefetched {
-	__u32 list;        /* cache line of the rule list of the source; 0: not searched */
+	__u32 list;        /* cache line of the rules that apply to the source; 0: not searched */
 	__u32 active_word; /* active word (epoch and program slot) that `list` and `word` belong to */
 	__u32 word;        /* verdict word; 0: not decided */
 	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the kernel must look up the route */
@@ -123,7 +123,7 @@ struct packet {
 	bool is_reply;    /* for a packet that an ICMP error quotes: the quoted packet is a reply in its flow */
 	bool is_translated; /* `destination` is the destination after DNAT; `wire` has the destination in the header */
 	bool is_nat_reply;  /* only with `is_translated`: the packet is from the side that did not open the connection */
-	bool is_quoted;   /* true in packet buffer 1 if the forward judge has read a quoted packet into it */
+	bool is_quoted;   /* true in packet buffer 1 if the forward judge (a netfilter program) has read a quoted packet into it */
 	bool sends_translated; /* the ingress hook writes `translated` to the header, and sends the packet directly */
 	bool has_real_flow; /* conntrack and a flow with the address after DNAT show that a TCP packet is of a connection */
 	struct prefetched prefetched;
@@ -182,8 +182,9 @@ struct {
 	__type(value, struct hit);
 } hits SEC(".maps");
 
-/* Maps a program slot and a rank (the place of a rule or default in the policy) to the entry of `hits` that
- * packets with this rank count for. The index is the rank, plus `rank_capacity` for program slot 1.
+/* Maps a program slot and a rank (the place of a rule or default in the policy) to an entry of `hits`, where
+ * the packets that the rule decides are counted. The index is the rank, plus `rank_capacity` for program slot
+ * 1.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

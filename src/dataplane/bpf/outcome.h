@@ -17,9 +17,9 @@ enum outcome {
 	OPENS_FLOW,             /* a TCP SYN or a UDP packet that has no flow */
 	NOT_DIVERTED,           /* a DNS query that is addressed to the node itself */
 	NOT_INSPECTED,          /* no socket of the service plane accepts the packet */
-	NOT_SPLICED,             /* not a packet of a spliced connection */
+	NOT_SPLICED,             /* not a packet of a spliced connection (splice.h) */
 	NOT_RELATED,            /* an ICMP error that quotes no known flow */
-	ABOUT_SPLICED,           /* an ICMP error that quotes a spliced connection */
+	ABOUT_SPLICED,           /* an ICMP error that quotes a spliced connection (splice.h) */
 	ABOUT_INSPECTED,        /* an ICMP error that quotes an inspected connection */
 };
 

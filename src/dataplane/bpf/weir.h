@@ -70,7 +70,7 @@ enum counter_index {
 	COUNT_FLOWS_CLOSED = 9,  /* established flows that ended */
 	COUNT_FLOWS_REJUDGED = 10,
 	COUNT_HALF_OPENED = 11,  /* flows that a packet opened; each flow is half open at first */
-	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a packet of a flow; each error is also counted as allow, audit or foreign */
+	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a packet of a flow; each error is also counted as allow, audit or foreign (no rule) */
 	COUNT_DIVERTED = 13,     /* packets handed to the DNS proxy */
 	COUNT_INSPECTED = 14,    /* packets (and ICMP errors about packets) of inspected connections */
 	COUNT_JOINED = 15,       /* packets (and ICMP errors about packets) of spliced TCP connections (splice.h) */
@@ -95,7 +95,7 @@ struct counter {
 enum priority {
 	PRIORITY_PASSED = 0x77656900,
 	PRIORITY_REDIRECTED = 0x77656910,
-	PRIORITY_PENDING = 0x77656920,    /* left to the forward judge (nat/forward_judge.h) */
+	PRIORITY_PENDING = 0x77656920,    /* passed undecided; the forward judge (nat/forward_judge.h) must decide the packet */
 	PRIORITY_TRANSLATED = 0x77656930, /* passed; decided by the addresses before SNAT and after DNAT */
 };
 
@@ -141,9 +141,9 @@ struct settings {
 	__u32 mark_mask;
 	__u32 guard_bit;
 	__u32 exempt_bit; /* mark bit of Weir's own sockets, whose packets the datapath does not classify */
-	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Without `guard_bit`:
-	 * the forward judge must decide the packet. With `guard_bit`: the ingress hook has decided it by its
-	 * real ends (the client before SNAT, the server after DNAT).
+	/* Mark bit of packets whose addresses the node translates (nat/translation.h). Without `guard_bit`: the
+	 * forward judge (a netfilter program) must decide the packet. With `guard_bit`: the ingress hook has decided
+	 * it by its real ends (the client before SNAT, the server after DNAT).
 	 */
 	__u32 nat_bit;
 	enum reverse_path reverse_path;
@@ -192,7 +192,7 @@ struct active {
 	__u32 layout_version;
 	__u64 pickup_until_ns;
 	__u32 events_wanted; /* bits of enum events_wanted; 0: the datapath sends no events (D34) */
-	__u32 translates; /* 1: the node has NAT rules, and the forward judge is attached (nat/translation.h) */
+	__u32 translates; /* 1: the node has NAT rules, and the forward judge (nat/forward_judge.h) is attached */
 	__u64 direct_until_ns; /* time of the monotonic clock until which allowed packets are sent directly, if the setting `direct` is on */
 };
 
@@ -216,8 +216,9 @@ struct flow_key {
 	__u16 use;
 };
 
-/* Bit of `judgement` in a flow, which is 0 in each active word. If it is set, the next packet classifies the
- * flow again. The other bits stay, so that the counters of the flow still count for the rule that decided it.
+/* Bit of `judgement` in a flow. If it is set, the next packet classifies the flow again. The rest of
+ * `judgement` stays, so that the counters of the flow still count for the rule that decided it. No active
+ * word has this bit.
  */
 #define RECLASSIFY (1ULL << 63)
 
@@ -232,7 +233,7 @@ struct flow_key {
 
 #define FLOW_OPENED_BY_HIGH 1
 /* Bit of `flags`: the datapath did not classify the packet that opened the flow. The packet came in by an
- * interface without policy, or an exempt socket of the node sent it. Only replies of such a flow pass.
+ * interface without policy, or one of Weir's own sockets sent it. Only replies of such a flow pass.
  */
 #define FLOW_FOREIGN 2
 #define FLOW_RESET_BY_REPLY 4 /* bit of `flags`: the last RST came from the replying side */
@@ -254,9 +255,9 @@ struct flow_key {
  */
 struct flow {
 	struct flow_key key;
-	/* Active word << 32 | verdict word; 0 for a foreign flow. One store writes both halves, so that a reader
-	 * never combines an old half with a new half. User space sets the highest bit, which no active word has, so
-	 * that the next packet classifies the flow again.
+	/* Active word << 32 | verdict word of the last classification; 0 if no rule decided the flow. One store
+	 * writes both halves, so that a reader never combines an old half with a new half. User space sets the
+	 * highest bit (RECLASSIFY), so that the next packet classifies the flow again.
 	 */
 	__u64 judgement;
 	__u32 last_seen;    /* time of the last packet, in ticks */
@@ -382,7 +383,7 @@ enum event_type {
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
 };
 
-/* The largest epoch. The next higher bit is RECLASSIFY in the judgement of a flow. */
+/* The largest epoch (activation number). An active word with a larger one would have the bit RECLASSIFY. */
 #define MAX_EPOCH 0x3fffffff
 
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
@@ -455,7 +456,7 @@ struct proof_request {
 #define JOINS 131072
 #define JOINERS 64
 
-/* The addresses and ports of packets of one direction of a spliced connection, in host byte order. */
+/* The addresses and ports of one direction of a spliced connection (inspect/splice.h), in host byte order. */
 struct join_key {
 	__u32 source;
 	__u32 destination;
@@ -480,20 +481,20 @@ enum joined {
 	JOIN_AT_REST = 0,
 	JOIN_BUSY = 1,
 	JOIN_GONE = 2,
-	/* Direct forwarding is off, so third-party hooks may exist. They would see only one of the two TCP
+	/* Direct forwarding is off, so hooks of other software may exist. They would see only one of the two TCP
 	 * connections of a spliced connection.
 	 */
 	JOIN_UNABLE = 3,
 };
 
-/* Bits of `ends` in struct join: how one direction of a spliced connection has ended. */
+/* Bits of `ends` in struct join: how one direction of a spliced connection (inspect/splice.h) has ended. */
 enum join_end {
 	JOIN_ENDED = 1,
 	JOIN_RESET = 2,
 };
 
-/* One direction of a connection that is spliced, or about to be spliced. The sequence numbers are those that
- * the sender of this direction uses.
+/* One direction of a connection that is spliced (forwarded by the datapath in place of the service plane), or
+ * about to be spliced. The sequence numbers are those that the sender of this direction uses.
  */
 struct join {
 	enum join_state state;

@@ -70,7 +70,7 @@ export type FlowObservation = Common & {
   readonly endReason: keyof typeof DROP_REASON | 'cut' | null;
   /**
    * True if the datapath applied no rule to the flow. The flow came from an interface that is not policed, or
-   * from an exempt socket of this node.
+   * from one of Weir's own sockets.
    */
   readonly foreign: boolean;
   readonly openedNs: number;

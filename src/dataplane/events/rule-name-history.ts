@@ -49,8 +49,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Adds the rule names of a policy that is in force from the given epoch on. Removes the oldest rule names
-   * beyond the limits `FORMER` (policies) and `FORMER_RANKS` (ranks).
+   * Adds the rule names of a policy that is in force from the given epoch (activation number) on. Removes the
+   * oldest rule names beyond the limits `FORMER` (policies) and `FORMER_RANKS` (rules and defaults).
    */
   place(placed: FlippedRuleNames): void {
     const kept: FlippedRuleNames[] = [placed];
@@ -64,8 +64,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Returns the rule names of the policy with this generation, which is staged, in force or former; undefined
-   * if the history has no such policy.
+   * Returns the rule names of the policy that was activated with this generation number, or is staged with
+   * it; undefined if the history has no such policy.
    */
   ofGeneration(generation: number): RuleNames | undefined {
     if (this.#staged?.generation === generation) return this.#staged.ruleNames;
@@ -73,16 +73,17 @@ export class RuleNameHistory {
   }
 
   /**
-   * Returns the generation of an epoch; undefined if the history does not contain the epoch, for example
-   * because another process put the epoch in force.
+   * Returns the generation (the API's number of an activation) for the epoch (the datapath's number of the
+   * same activation). Undefined if the history does not contain the epoch, for example because another
+   * process put that policy in force.
    */
   generationOf(epoch: number): number | undefined {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
 
   /**
-   * Returns a finder that resolves indexes of the map `hits` to rules. The finder is valid until the next
-   * flip.
+   * Returns a finder that resolves indexes of the map `hits` to rules. The finder is valid until another
+   * policy is put in force.
    */
   finder(): Finder {
     this.#finder ??= new Finder(this.#flipped);
@@ -91,8 +92,8 @@ export class RuleNameHistory {
 }
 
 /**
- * Returns the rule that counts at an index of the map `hits`. Uses the newest rule names that contain the
- * index.
+ * Finds the rule whose packets are counted at an index of the map `hits`. Uses the newest rule names that
+ * contain the index.
  */
 export class Finder {
   readonly #stagedNames: readonly StagedRuleNames[];
@@ -117,8 +118,8 @@ export class Finder {
   }
 
   /**
-   * Returns the rule that counts at index `entry` of `hits`, if the low 32 bits of the rule's identity are
-   * `check`; else undefined.
+   * Returns the rule whose packets are counted at index `entry` of `hits`, if the low 32 bits of the rule's
+   * identity are `check`; else undefined.
    */
   find(entry: number, check: number): { readonly ruleNames: RuleNames; readonly rank: number } | undefined {
     const placed = this.#stagedNames[(this.#ruleNamesOf[entry] ?? 0) - 1];

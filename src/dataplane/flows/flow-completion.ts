@@ -33,9 +33,10 @@ export function completionOffsets({ fields }: StructLayout): Offsets | undefined
 }
 
 /**
- * Completes in place the fields of `struct tally` that the datapath may leave at 0 until the first flush of
- * the flow's counters. The result must equal that of `complete_tally` in `bpf/flow/flush.h`. `ranks` is the
- * content of the map `rank_hits` of the datapath that classified the flow. `nowNs` reads the monotonic clock.
+ * Completes in place the fields of `struct tally` (the statistics of a flow) that the datapath may leave at 0
+ * until the first flush of the flow's counters. The result must equal that of `complete_tally` in
+ * `bpf/flow/flush.h`. `ranks` is the content of the map `rank_hits` of the datapath that classified the flow.
+ * `nowNs` reads the monotonic clock.
  */
 export function completeFlow(flow: DataView, at: Offsets, ranks: Uint32Array, nowNs = monotonicNs): void {
   if (flow.getBigUint64(at.opened_ns, true) === 0n) {

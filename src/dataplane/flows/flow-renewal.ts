@@ -22,19 +22,19 @@ const FLAGS_SHIFT = (FLOW_OFFSETS.flags % 4) * 8;
 const JUDGEMENT = FLOW_OFFSETS.judgement / 8;
 const RECLASSIFY_BIT = BigInt(RECLASSIFY) << 32n;
 /**
- * The tag bits of each way in the low and the high half of a tag word, without the half-open marks; as
- * `EACH_TAG` of the BPF code.
+ * The tag bits of all ways in the low half and in the high half of a tag word (flow_table.h), without the
+ * half-open marks; as `EACH_TAG` of the BPF code.
  */
 const TAGS_LOW = 0x7f7f_7f3f;
 const TAGS_HIGH = 0x7f7f_7f7f;
 
-/** Makes the datapath classify flows again after the rights of their openers have changed. */
+/** Makes the datapath classify flows again after a change of the Kubernetes selectors of their sources. */
 export class FlowRenewal {
   #mapped: MappedTable | undefined;
 
   /**
-   * `object` returns the BPF object that is loaded now. When maps grow, a new object replaces it and keeps
-   * the flow table.
+   * `object` returns the BPF object that is loaded now. When a policy needs larger maps, a new object
+   * replaces it and keeps the flow table.
    */
   constructor(private readonly object: () => Pick<BpfObject, 'mapFd'>) {}
 
@@ -45,9 +45,10 @@ export class FlowRenewal {
 
   /**
    * Makes the next packet of each flow that one of the sources opened classify the flow again, also if that
-   * packet is a reply. Returns the number of flows. Before the call, the change must be stored in the map
-   * `members` and added to its count of changes. A packet that opens a flow by the former rights at the same
-   * time then sees the new count, and marks its flow itself (`check_members` in the BPF code).
+   * packet is a reply. Returns the number of flows. Before the call, the changed sources must be stored in
+   * the map `members`, and its count of changes must be incremented. So a packet that opens a flow by the
+   * former entry of its source at the same time sees the new count, and marks its flow itself
+   * (`check_members` in the BPF code).
    */
   reclassify(sources: ReadonlySet<number>): number {
     const table = this.#table();
@@ -110,10 +111,11 @@ function markForReclassification(
   if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
   const place = line * LONGS + JUDGEMENT;
   const before = Atomics.load(judgements, place);
-  // A foreign flow has no judgement. A flow without an active word is classified at its next packet anyway.
+  // A flow that no rule decided has no active word and stays as it is. After an upgrade the active word can
+  // also be 0, and then the next packet classifies the flow anyway.
   if (before >> 32n === 0n || (before & RECLASSIFY_BIT) !== 0n) return false;
-  // If a packet classifies the flow at this moment, it does so by the new rights, or marks the flow itself.
-  // If another flow takes the cache line meanwhile, its next packet classifies that flow once more, which
-  // does no harm.
+  // If a packet classifies the flow at this moment, it reads the new entry of its source, or marks the flow
+  // itself. If another flow takes the cache line meanwhile, its next packet classifies that flow once more,
+  // which does no harm.
   return Atomics.compareExchange(judgements, place, before, before | RECLASSIFY_BIT) === before;
 }

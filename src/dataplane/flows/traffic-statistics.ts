@@ -44,8 +44,8 @@ export class TrafficStatistics {
   readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
   /**
-   * True if the flow table may contain flows that the idle slot decided, and whose counters the datapath has
-   * not flushed since the flip.
+   * True if the flow table may contain flows that the policy in the idle slot decided, and whose counters the
+   * datapath has not flushed since the other slot was put in force.
    */
   #needsFlush = true;
 
@@ -79,16 +79,16 @@ export class TrafficStatistics {
   }
 
   /**
-   * Returns the index in the map `hits` where each rank of a compiled policy counts. The result is valid
-   * until the next call of `stage`.
+   * Returns the index in the map `hits` where each rank (rule or default) of a compiled policy counts its
+   * packets. The result is valid until the next call of `stage`.
    */
   find(ruleNames: RuleNames): Placement {
     return this.#hits.find(ruleNames, this.ruleNameHistory.inForce?.entries);
   }
 
   /**
-   * Returns how many ranks, and how many entries of the map `hits`, the given policy and the policy in force
-   * need together.
+   * Returns how many ranks (places of rules and defaults), and how many entries of the map `hits`, the given
+   * policy and the policy in force need together.
    */
   need(placement: Placement): { readonly ranks: number; readonly hits: number } {
     return this.#hits.need(placement, this.#activeSlot());
@@ -100,8 +100,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Writes into the idle slot of `rank_hits` which entry of `hits` each rank of a policy counts for, before
-   * the flip. The caller must call `flushIdleSlot` first.
+   * Writes into the idle slot of `rank_hits` which entry of `hits` counts the packets of each rule and
+   * default of a policy. The caller must call `flushIdleSlot` first, and put the policy in force afterwards.
    */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
@@ -109,8 +109,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Must be called before each flip. The flip makes another slot idle, so the next call of `flushIdleSlot`
-   * must flush the flows that this slot decided.
+   * Must be called before each activation of a policy (flip). The activation makes the other slot idle, so
+   * the next call of `flushIdleSlot` must flush the flows that this slot decided.
    */
   expectFlip(): void {
     if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
@@ -118,10 +118,10 @@ export class TrafficStatistics {
   }
 
   /**
-   * Flushes the counters of flows that the idle slot decided. Does nothing if no flip followed the last call.
-   * The caller must call this function before it fills the idle slot, because the old content of the slot
-   * determines which rule counts these flows. Before the sweep, waits until no CPU reads the slot for a
-   * packet; after the sweep, waits for flushes that still run.
+   * Flushes the counters of flows that the policy in the idle slot decided. Does nothing if no policy was
+   * activated since the last call. The caller must call this function before it fills the idle slot, because
+   * the old content of the slot determines which rule counts these flows. Before the sweep, waits until no
+   * CPU reads the slot for a packet; after the sweep, waits for flushes that still run.
    */
   flushIdleSlot(): void {
     if (!this.#needsFlush) return;
@@ -134,8 +134,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Adds the new hits to the counts of the source groups. Called after each flip, and before this object is
-   * replaced, because the hits of rules that leave the policy would be lost otherwise.
+   * Adds the new hits to the counts of the source groups. Called after each activation of a policy, and
+   * before this object is replaced, because the hits of rules that leave the policy would be lost otherwise.
    */
   collectGroups(): void {
     const { inForce } = this.ruleNameHistory;

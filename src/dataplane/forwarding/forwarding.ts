@@ -9,13 +9,14 @@ import { type ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
 import { endWindowChecks, windowCheck } from './window-checks.js';
 
 /**
- * Nanoseconds for which the datapath forwards directly after a check found no third-party hook. During this
- * time, packets can skip a hook that an administrator added after the check.
+ * Nanoseconds for which the datapath sends packets past the network stack after a check has found no
+ * third-party hook there. During this time, packets can skip a hook that an administrator added after the
+ * check.
  */
 const DIRECT_FOR_NS = 3_000_000_000n;
 /**
- * The deadline of direct forwarding that the setting `forwarding: direct` writes: a time that the monotonic
- * clock never reaches.
+ * The time until which the datapath forwards without the network stack if the setting is `forwarding:
+ * direct`. The monotonic clock never reaches this time.
  */
 export const DIRECT_ALWAYS = 0xffff_ffff_ffff_ffffn;
 
@@ -58,11 +59,11 @@ export class Forwarding {
   }
 
   /**
-   * With `forwarding: auto`, looks for third-party hooks, and renews or stops direct forwarding. Returns a
-   * change event if the reason for the choice differs from the last one. The caller must call this function
-   * more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the ids of
-   * the forward judges (Weir's netfilter programs) if the datapath can translate established connections
-   * itself, else null.
+   * With `forwarding: auto`, looks for third-party hooks, and extends or stops direct forwarding. Returns a
+   * change event if the reason for the choice has changed since the last call. The caller must call this
+   * function more often than every `DIRECT_FOR_NS` nanoseconds, and after each change of hooks. `judges`: the
+   * ids of the forward judges (Weir's netfilter programs) if the datapath can translate established
+   * connections itself, else null.
    */
   look(slots: Slots, judges: readonly number[] | null): DatapathChange[] {
     if (this.options.forwarding !== 'auto') return [];

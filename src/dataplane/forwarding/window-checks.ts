@@ -37,7 +37,7 @@ export function endWindowChecks(): void {
     for (const name of SWITCHES) if (read(name) === 0) write(name, 1);
     for (const name of TIMES) if (read(name) < established()) write(name, established());
   } catch {
-    // The datapath then forwards through the network stack, and `windowCheck` returns the setting as the
-    // reason.
+    // Ignore the error: `windowCheck` still returns the setting, and with this reason the datapath forwards
+    // through the network stack.
   }
 }

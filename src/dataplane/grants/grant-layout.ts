@@ -7,7 +7,7 @@ export const PLACES = 5;
 export const PROBES = 8;
 export const SET_PLACES = 7;
 export const MAX_SET_LINES = 32;
-/** The maximum number of patterns that can have a grant for the same address. */
+/** The maximum number of hostname patterns that can have a grant for the same address. */
 export const MAX_PATTERNS_OF_ADDRESS = SET_PLACES * MAX_SET_LINES;
 export const SET = 0x8000_0000;
 const EXPIRY_SHIFT = 27n;
@@ -30,8 +30,8 @@ export const SET_LINE = { grants: 0, next: 14 } as const;
 export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as const;
 
 /**
- * Number of entries of the map `patterns`. Patterns of the compiled policies in both slots need an entry. A
- * removed pattern keeps its entry until no grant has its number.
+ * Number of entries of the map `patterns`. Hostname patterns of the compiled policies in both slots need an
+ * entry. A removed pattern keeps its entry until no grant has its number.
  */
 export const PATTERNS = 1 << 18;
 

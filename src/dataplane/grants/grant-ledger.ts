@@ -1,8 +1,9 @@
 import { PATTERNS, regionsFor } from './grant-layout.js';
 
 /**
- * Counters of the grant table, and the list of the cache lines that are free for sets of grants. The ledger
- * is in normal memory of this process; the BPF programs do not read it.
+ * Counters of the grant table, and the list of the cache lines that are free for sets of grants (the grants
+ * of an address that several patterns share). The ledger is in normal memory of this process; the BPF
+ * programs do not read it.
  */
 export class Ledger {
   /**
@@ -11,12 +12,12 @@ export class Ledger {
    */
   readonly #free: Uint32Array;
   #freeLines = 0;
-  /** Number of addresses granted to each pattern, by the number of the pattern. */
+  /** Number of addresses granted to each hostname pattern, by the number of the pattern. */
   readonly #holdings = new Uint32Array(PATTERNS);
   #count = 0;
   /**
-   * True if more than one pattern is in use. The grant table then reserves its last sixteenth for patterns
-   * with few addresses.
+   * True if more than one hostname pattern is in use. The grant table then reserves its last sixteenth for
+   * patterns with few addresses.
    */
   isShared = false;
 
@@ -42,7 +43,7 @@ export class Ledger {
     this.#count--;
   }
 
-  /** Allocates a cache line for a set of grants, and returns its index; 0 if no line is free. */
+  /** Allocates a cache line for grants of one address to several patterns. Returns 0 if no line is free. */
   allocateLine(): number {
     return this.#freeLines === 0 ? 0 : (this.#free[--this.#freeLines] ?? 0);
   }

@@ -2,12 +2,12 @@ import { LINE, MAX_SET_LINES, SET_LINE, SET_PLACES } from './grant-layout.js';
 import type { Ledger } from './grant-ledger.js';
 import type { SharedMemory } from './memory.js';
 
-/** Returns true if a grant may be removed: the grant has expired, or its pattern is no longer in use. */
+/** Returns true if a grant may be removed: it has expired, or its hostname pattern is no longer in use. */
 export type IsDead = (pattern: number, expiry: number) => boolean;
 
 /**
- * The sets of grants. An address that is granted to more than one pattern has a set: a linked list of cache
- * lines (`struct grant_set`).
+ * The sets of grants. An address that is granted to more than one hostname pattern has a set: a linked list
+ * of cache lines (`struct grant_set`).
  */
 export class GrantSets {
   readonly #resting: number[] = [];
@@ -31,8 +31,8 @@ export class GrantSets {
   }
 
   /**
-   * Makes a set of two grants. Each argument is a pair of pattern number and expiry. Returns the index of
-   * the cache line of the set, or 0 if no line is free.
+   * Makes a set for an address with grants of two hostname patterns. Each argument is a pair of pattern
+   * number and expiry. Returns the index of the cache line of the set, or 0 if no line is free.
    */
   make(first: readonly [number, number], second: readonly [number, number]): number {
     const line = this.#allocateLine();
@@ -43,8 +43,8 @@ export class GrantSets {
   }
 
   /**
-   * Adds a grant to a set, or extends the expiry of the grant that the pattern already has. Returns false if
-   * the set is full, or if it needs one more cache line and no line is free.
+   * Adds a grant to the set of an address, or extends the expiry of the grant that the pattern already has.
+   * Returns false if the set is full, or if it needs one more cache line and no line is free.
    */
   add(set: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     let room = -1;
@@ -79,7 +79,8 @@ export class GrantSets {
   }
 
   /**
-   * Removes the grants of a set for which `isDead` returns true. Returns true if the set has no grant left.
+   * Removes the grants of a set (the grants of one address) for which `isDead` returns true. Returns true if
+   * the set has no grant left.
    */
   prune(set: number, isDead: IsDead): boolean {
     let left = 0;

@@ -5,8 +5,8 @@ import { GrantSets, type IsDead } from './grant-sets.js';
 import { SharedMemory } from './memory.js';
 
 /**
- * Fraction of the table's capacity. While several patterns are in use, the last free places of the table, up
- * to this fraction, are reserved for patterns with at most this many addresses.
+ * Fraction of the table's capacity. While several hostname patterns are in use, the last free places of the
+ * table, up to this fraction, are reserved for patterns with at most this many addresses.
  */
 const SHARE = 1 / 16;
 
@@ -78,9 +78,10 @@ export class GrantTable {
   }
 
   /**
-   * Adds a grant, or extends the expiry of an existing grant. Returns false, and changes nothing, if there
-   * is no room: in the table, near the home line of the address, in its set, or in the share of this
-   * pattern.
+   * Adds a grant of an address to a hostname pattern, or extends the expiry of an existing grant. Returns
+   * false, and changes nothing, if there is no room: in the table, in the cache lines where a search for the
+   * address looks, in the set of grants of the address, or in the share of the table that one pattern may
+   * use.
    */
   add(address: number, pattern: number, expiry: number, isDead: IsDead): boolean {
     if (address === 0) return false;
@@ -109,7 +110,7 @@ export class GrantTable {
     return true;
   }
 
-  /** Returns the pattern number and the expiry of each grant of one address. */
+  /** Returns the number of the hostname pattern and the expiry of each grant of one address. */
   grantsOf(address: number): readonly (readonly [pattern: number, expiry: number])[] {
     const found = address === 0 ? -1 : this.#find(address);
     if (found < 0) return [];
@@ -185,8 +186,9 @@ export class GrantTable {
       for (let place = 0; place < PLACES; place++) {
         const long = longOf(line, place);
         if (this.#addressAt(line, place) !== 0 || !this.#memory.isZero(long)) continue;
-        // Store the counters of the passed lines first, then the grant, then the address. In another order,
-        // a BPF program could miss the address, or read the address with an old grant.
+        // First increment the counters of the lines that a search for this address passes, then store the
+        // grant, then the address. In another order, a BPF program could miss the address, or read the
+        // address with an old grant.
         this.#spill(home, line, 1);
         this.#memory.storeLong(long, pattern, expiry);
         this.#memory.storeWord(wordOf(line, place), address);

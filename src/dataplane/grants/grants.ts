@@ -62,8 +62,8 @@ export class Grants {
   }
 
   /**
-   * Number of grants that were refused because the table had no room, since this object was created. Each
-   * pair of address and pattern counts.
+   * Number of grants that were refused because the table had no room, since this object was created. A grant
+   * is one address for one hostname pattern.
    */
   get refused(): number {
     return this.#refused;
@@ -78,8 +78,9 @@ export class Grants {
   }
 
   /**
-   * Grants addresses to patterns. Returns the number of grants that were refused for lack of room. Skips a
-   * pattern that neither slot has: a new policy has removed the pattern after the DNS lookup.
+   * Grants addresses to hostname patterns. Returns the number of grants that were refused for lack of room.
+   * Skips a pattern that the policy of neither slot has: a new policy has removed the pattern after the DNS
+   * lookup.
    */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
@@ -120,7 +121,7 @@ export class Grants {
     }
   }
 
-  /** Returns the texts of the patterns that have an unexpired grant for an address. */
+  /** Returns the texts of the hostname patterns that have an unexpired grant for an address. */
   patternsOf(address: number, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
     return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
@@ -130,8 +131,8 @@ export class Grants {
   }
 
   /**
-   * Returns the unexpired grants, grouped by pattern. Leaves out a pattern of the adopted program whose text
-   * this process does not know yet.
+   * Returns the unexpired grants, grouped by hostname pattern. Leaves out a pattern of the adopted program
+   * (which an earlier process put in force) whose text this process does not know yet.
    */
   learned(nowNs: bigint): readonly Learned[] {
     const now = expiryOf(nowNs);
@@ -151,9 +152,9 @@ export class Grants {
   }
 
   /**
-   * Makes room for the patterns of a policy; must be called before `fill`. If numbers of retired patterns
-   * must be freed for that, removes their grants and calls `awaitGracePeriod`. Throws `CapacityExceeded` if
-   * too few numbers are free even then.
+   * Makes room for the hostname patterns of a policy; must be called before `fill`. If that requires the
+   * numbers of retired patterns (which no slot uses any more), removes their grants and calls
+   * `awaitGracePeriod`. Throws `CapacityExceeded` if too few numbers are free even then.
    */
   makeRoom(patterns: readonly string[], awaitGracePeriod: () => void): void {
     if (this.#patterns.shortage(patterns) > 0) {
@@ -167,8 +168,8 @@ export class Grants {
   }
 
   /**
-   * Stores which patterns the compiled policy in one slot has. `makeRoom` must be called before, and no
-   * packet may read the slot. Calls `yieldToRequests` between parts of the work, and that function may add
+   * Stores which hostname patterns the compiled policy in one slot has. `makeRoom` must be called before, and
+   * no packet may read the slot. Calls `yieldToRequests` between parts of the work, and that function may add
    * grants.
    */
   fill(slot: Slot, patterns: readonly string[], yieldToRequests: () => void = () => {}): void {
@@ -177,8 +178,8 @@ export class Grants {
   }
 
   /**
-   * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
-   * slot contains.
+   * Must be called after the policy in this slot was put in force. Retires the hostname patterns that only
+   * the policy in the other slot contains: their numbers may be reused later.
    */
   activated(slot: Slot): void {
     this.#patterns.activated(slot);
@@ -186,9 +187,9 @@ export class Grants {
   }
 
   /**
-   * Removes expired grants, and grants of patterns that no slot contains. Each call walks through a part of
-   * the table, or the whole table if it is more than three quarters full. Calls `yieldToRequests` during
-   * long work, and that function may add grants.
+   * Removes expired grants, and grants of hostname patterns that the policy of neither slot contains. Each
+   * call walks through a part of the table, or the whole table if it is more than three quarters full. Calls
+   * `yieldToRequests` during long work, and that function may add grants.
    */
   sweep(nowNs: bigint, yieldToRequests: () => void = () => {}): void {
     this.#clear(yieldToRequests);
@@ -203,7 +204,7 @@ export class Grants {
     this.#patterns.afterGrace();
   }
 
-  /** Removes the grants of retired patterns from the whole table. */
+  /** Removes the grants of retired hostname patterns, which no policy uses any more, from the whole table. */
   #clear(yieldToRequests?: () => void): void {
     if (!this.#patterns.hasRetired) return;
     this.#sweep(this.#table.lines, this.#isDeadAt(0), yieldToRequests);

@@ -41,20 +41,20 @@ export class MappedGrants {
 
   /**
    * Takes over the maps of an earlier process. They stay mapped if the policy in the slot `inForce` has
-   * patterns. `inForce` is undefined if this process adopted no compiled policy.
+   * hostname patterns. `inForce` is undefined if this process adopted no compiled policy.
    */
   recover(inForce: Slot | undefined): void {
     if (this.#map(inForce).patterns.entries === 0) this.unmap();
   }
 
-  /** Returns the grants for the BPF object that replaces the present one and uses the same maps. */
+  /** Returns the learned addresses for a new BPF object, which uses the maps of the present object. */
   passTo(object: BpfObject): MappedGrants {
     return this.#mapped === undefined ? new MappedGrants(object, this.capacity) : this;
   }
 
   /**
-   * Copies all grants from the map `grants` behind the file descriptor `fd`. That map must use the same
-   * pattern numbers.
+   * Copies all grants from the map `grants` behind the file descriptor `fd`. The numbers of the hostname
+   * patterns must be the same in that map.
    */
   learnFrom(fd: number): void {
     if (this.#mapped === undefined) return;
@@ -80,7 +80,7 @@ export class MappedGrants {
     return this.#mapped?.grants.learned(nowNs) ?? [];
   }
 
-  /** Also maps the maps if there are patterns. Throws `KernelFailure` if the kernel refuses this. */
+  /** Like `Grants.makeRoom`, but first maps the BPF maps if needed. Throws `KernelFailure` if that fails. */
   makeRoom(patterns: readonly string[], waitForGracePeriod: () => void): void {
     if (patterns.length === 0 && this.#mapped === undefined) return;
     (this.#mapped?.grants ?? this.#map(undefined)).makeRoom(patterns, waitForGracePeriod);

@@ -4,21 +4,21 @@ import { PATTERN } from './grant-layout.js';
 export type Slot = 0 | 1;
 
 /**
- * Assigns numbers to patterns, and stores which patterns the compiled policy in each slot has, in memory
- * that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the two slots
- * has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after two
- * steps: no grant has the number any more (`cleared`), and then a grace period has passed (`afterGrace`).
+ * Assigns numbers to hostname patterns, and stores which patterns the compiled policy in each slot has, in
+ * memory that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the two
+ * slots has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after
+ * two steps: no grant has the number any more (`cleared`), and then a grace period has passed (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
-  /** `#live[number]` is 1 if a pattern in use has this number. */
+  /** `#live[number]` is 1 if a hostname pattern in use has this number. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
   readonly #texts = new Map<number, string>();
   /**
-   * Digest of the pattern text → pattern number, for patterns of the adopted program whose text this process
-   * does not know yet.
+   * Digest of the pattern text → pattern number. Only patterns of the adopted program (which an earlier
+   * process put in force) whose text this process does not know yet.
    */
   readonly #adopted = new Map<string, number>();
   readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
@@ -46,7 +46,7 @@ export class PatternTable {
     for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
   }
 
-  /** How many patterns are in use, in the policy of at least one slot. */
+  /** How many hostname patterns are in use, in the policy of at least one slot. */
   get count(): number {
     return this.#numbers.size + this.#adopted.size;
   }
@@ -55,12 +55,12 @@ export class PatternTable {
     return this.#retired.length > 0;
   }
 
-  /** Returns false if the number is free or its pattern was retired. */
+  /** Returns false if the number is free, or if no policy uses its hostname pattern any more. */
   isLive(number: number): boolean {
     return this.#live[number] === 1;
   }
 
-  /** Returns the number of a pattern in use; undefined if neither slot has the pattern. */
+  /** Returns the number of a hostname pattern; undefined if the policy of neither slot has the pattern. */
   numberOf(text: string): number | undefined {
     return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(hexOf(digestOf(text))) : undefined);
   }
@@ -70,7 +70,7 @@ export class PatternTable {
   }
 
   /**
-   * Returns how many numbers are missing to give each of these patterns a number; 0 if enough numbers are
+   * Returns how many numbers are missing to give each of these hostname patterns a number; 0 if enough are
    * free.
    */
   shortage(texts: readonly string[]): number {
@@ -79,9 +79,9 @@ export class PatternTable {
   }
 
   /**
-   * Gives numbers to the patterns of a policy, and stores that the policy in this slot has these patterns.
-   * No packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of the
-   * work, and that function may add grants.
+   * Gives numbers to the hostname patterns of a policy, and stores that the policy in this slot has these
+   * patterns. No packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of
+   * the work, and that function may add grants.
    */
   fill(slot: Slot, texts: readonly string[], yieldToRequests: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {
@@ -102,16 +102,16 @@ export class PatternTable {
   }
 
   /**
-   * Must be called after the policy in this slot was put in force. Retires the patterns that only the other
-   * slot contains.
+   * Must be called after the policy in this slot was put in force. Retires the hostname patterns that only
+   * the policy in the other slot contains: their numbers may be reused later.
    */
   activated(slot: Slot): void {
     this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
   }
 
   /**
-   * May be called only when no grant refers to a retired pattern any more. The numbers of these patterns are
-   * then free after the next call of `afterGrace`.
+   * May be called only when no grant refers to a retired pattern (which no policy uses) any more. The numbers
+   * of these patterns are then free after the next call of `afterGrace`.
    */
   cleared(): void {
     this.#resting = this.#resting.concat(this.#retired);
@@ -128,8 +128,8 @@ export class PatternTable {
   }
 
   /**
-   * Gives a number to a pattern to which this process has not yet given one. A pattern of the adopted
-   * program keeps the number that the earlier process gave it.
+   * Gives a number to a hostname pattern to which this process has not yet given one. A pattern of the
+   * adopted program keeps the number that an earlier process gave it.
    */
   #number(text: string): void {
     const digest = digestOf(text);

@@ -53,7 +53,8 @@ export function markRules({ markMask, leavesToJudge }: GuardState): string[] {
   // only one rule of this chain for them.
   return [
     `meta priority ${priorityClass(PRIORITY.passed)} ${setTo(guardBit(markMask))}`,
-    // Not only with `leavesToJudge`: without netfilter programs, replies of translated flows pass too.
+    // Add this rule even if `leavesToJudge` is false: on a kernel without netfilter programs, the ingress
+    // hook still passes replies of translated flows with this priority.
     `meta priority ${priorityClass(PRIORITY.translated)} ${setTo(guardBit(markMask) | natBit(markMask))}`,
     `meta priority ${priorityClass(PRIORITY.redirected)} ${setTo(redirectBit(markMask))}`,
     ...(leavesToJudge
@@ -80,7 +81,7 @@ export function forwardRules(state: GuardState): string[] {
     ...(leavesToJudge ? each(`meta nfproto ipv4 ${pending} accept`) : []),
     ...each('counter name "dropped" drop'),
     // A decapsulated packet from a tunnel still has the mark of the outer packet. It came in by an interface
-    // without policy, so the forward judge must not decide it: clear the mark bits.
+    // without policy, so the forward judge (a netfilter program) must not decide it: clear the mark bits.
     ...(leavesToJudge ? [`${pending} meta mark set meta mark & ${hex(~markMask)}`] : []),
   ];
 }

@@ -57,7 +57,7 @@ type NftObject = {
 export class Guard {
   #state: GuardState;
   readonly #optional: Optional[];
-  /** Whether the chains of `upstreamEntry` must exist; undefined if they do not matter. */
+  /** Whether the chains of `upstreamEntry` must exist; undefined: the guard does not touch them. */
   #separatesUpstream: boolean | undefined;
   /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
   readonly #bridge: Optional = {
@@ -138,8 +138,8 @@ export class Guard {
 
   /**
    * Write no rules for things that do not exist after a boot: the sockets of the DNS proxy and of the service
-   * plane (chain `sources`), programs of an earlier process (their mark bits), and the forward judge. Do not
-   * use interface indexes either, because a boot changes them.
+   * plane (chain `sources`), programs of an earlier process (their mark bits), and the forward judge (a
+   * netfilter program). Do not use interface indexes either, because a boot changes them.
    */
   #writeBootFile(): void {
     const state = { ...this.#state, renamed: [], earlierBits: [], leavesToJudge: false };
@@ -226,9 +226,9 @@ export class Guard {
   }
 
   /**
-   * Sets whether the guard, from the next call of `make` on, passes packets whose addresses the node
-   * translates (NAT) and that the forward judge must decide. If false, the guard drops these packets. The
-   * forward judge must be attached while the guard passes them.
+   * Sets whether the guard, from the next call of `make` on, passes packets that the forward judge (a
+   * netfilter program) must decide, because the node translates their addresses (NAT). If false, the guard
+   * drops these packets. The forward judge must be attached while the guard passes them.
    */
   leaveToJudge(leaves: boolean): void {
     this.#state = { ...this.#state, leavesToJudge: leaves };

@@ -31,7 +31,8 @@ export const HEADER = {
   sinceLow: 8,
   sinceHigh: 9,
   /**
-   * Ref of the tree of bases, for sources with an owner (`MemberTables`); unset if the policy uses no owners.
+   * Ref (position in the image) of the tree that leads from a source to the rule lists of the sources with an
+   * owner (`addMembers`); unset if the policy uses no owners.
    */
   bases: 10,
 } as const;
@@ -50,8 +51,8 @@ const BOTTOM_KEYS = LINE_WORDS / 2;
  */
 const CACHED_LINES = 8_192;
 /**
- * Number of cache lines after a rule list that the BPF program prefetches; must equal the constant in
- * `bpf/classify/rules.h`.
+ * Number of cache lines after a rule list that the BPF program prefetches, because they probably contain its
+ * rules; must equal the constant in `bpf/classify/rules.h`.
  */
 const LINES_BEHIND_LIST = 6;
 const NAMED = 0x100;
@@ -93,9 +94,9 @@ export function layout(program: Program, lines = new Lines()): Image {
 }
 
 /**
- * Adds the search trees for sources that a Kubernetes object owns, and returns the ref of the tree of bases.
- * A value of that tree is the ref of another tree, whose key is the index of a set of groups, and whose
- * values are rule lists.
+ * Adds the search trees for sources that a Kubernetes object owns. The key of the first tree is the source
+ * address, and its value is the ref (position in the image) of a second tree. The key of the second tree is
+ * the index of a set of groups, and its values are rule lists. Returns the ref of the first tree.
  */
 function addMembers(lines: Lines, { members }: Program, lists: Uint32Array): number | null {
   if (members === null) return null;

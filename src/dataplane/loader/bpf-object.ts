@@ -163,7 +163,8 @@ export class BpfObject {
 
   /**
    * Selects the programs of the datapath that `load` loads; the kernel takes up to 0.1 s to verify one. Sets
-   * the type of the forward judge, because libbpf before 1.2 cannot derive it from the section name.
+   * the type of the forward judge (a netfilter program), because libbpf before 1.2 cannot derive it from the
+   * section name.
    */
   select(names: readonly ProgramName[]): void {
     const judge = this.#program('weir_forward');

@@ -9,7 +9,8 @@ export type Capacity = {
   /** Number of cache lines (64 bytes) in each of the two program slots. */
   readonly slotLines: number;
   /**
-   * Number of ranks for which `rank_hits` has room, in each of the two program slots; a rank takes 8 bytes.
+   * Number of ranks (rules and defaults of a policy) for which `rank_hits` has room, in each of the two
+   * program slots; a rank takes 8 bytes.
    */
   readonly rankCapacity: number;
   /** Number of entries of the map `hits`, of 32 bytes each. */
@@ -39,8 +40,8 @@ export function smallestCapacity(programCapacity: number): Capacity {
 }
 
 /**
- * The sizes that a policy needs: cache lines and ranks in one slot, and entries of the map `hits`. `hits`
- * includes the entries that rules of earlier policies keep.
+ * The sizes that a policy needs: cache lines and ranks (rules and defaults) in one slot, and entries of the
+ * map `hits`. `hits` includes the entries that rules of earlier policies keep.
  */
 export type Need = { readonly lines: number; readonly ranks: number; readonly hits: number };
 

@@ -39,7 +39,7 @@ const MIGRATING: readonly ProgramName[] = ['weir_migrate_count', 'weir_migrate_f
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
-  /** Whether the kernel can load the forward judge (bpf/nat/forward_judge.h), which needs Linux 6.4. */
+  /** Whether the kernel can load the forward judge (a netfilter program), which needs Linux 6.4. */
   readonly judges?: boolean;
   /** Whether to load the program that measures lookups (bpf/classify/bench.h). */
   readonly measures?: boolean;
@@ -61,8 +61,8 @@ export type LoadedObject = {
   readonly prover: Prover;
   readonly routes: RouteCopy;
   /**
-   * Returns the file descriptor of the forward judge. The first call loads the program, because only nodes
-   * with NAT rules need it. Throws if the kernel refuses the program.
+   * Returns the file descriptor of the forward judge (a netfilter program). The first call loads the program,
+   * because only nodes with NAT rules need it. Throws if the kernel refuses the program.
    */
   readonly judgeFd: () => number;
   /** `keeps`: the grants and the members stay mapped, because the next object uses them. */
@@ -76,8 +76,8 @@ export type Before = {
    */
   readonly maps: ReadonlyMap<MapName, number>;
   /**
-   * The active word of the earlier datapath (epoch and slot in force). The earlier datapath enforces until
-   * the first flip of the new object. 0 if there is no earlier datapath.
+   * The active word of the earlier datapath (activation number and slot in force). The earlier datapath
+   * enforces its policy until the new object puts a policy in force. 0 if there is no earlier datapath.
    */
   readonly word: number;
   /** The grants, if this process has already opened the maps `grants` and `patterns`. */
@@ -234,7 +234,8 @@ const LINES = 8_192;
 
 /**
  * Loads the BPF programs with small maps of their own, and frees them. Returns why the kernel refuses a
- * program; null if it loads all. `judges`: whether the node has NAT rules, which need the forward judge.
+ * program; null if it loads all. `judges`: whether the node has NAT rules, which need the forward judge (a
+ * netfilter program).
  */
 export function refusalOf(options: Options, judges: boolean): string | null {
   try {

@@ -23,8 +23,9 @@ const FILLING = 'filling-';
 export type Pinned = ReadonlyMap<string, number>;
 
 /**
- * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs
- * of a BPF object that uses the same maps. During a takeover the two objects differ.
+ * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs of
+ * a BPF object that uses the same maps. The two objects differ only while this datapath takes over from an
+ * earlier one.
  */
 export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
@@ -90,8 +91,8 @@ export class PinnedMaps {
   }
 
   /**
-   * Returns the active word of this datapath (epoch and slot in force); 0 if no policy was put in force in
-   * it.
+   * Returns the active word of this datapath (activation number and slot in force); 0 if no policy was put in
+   * force in it.
    */
   word(): number {
     if (!this.has('active')) return 0;

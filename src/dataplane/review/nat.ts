@@ -95,7 +95,8 @@ export function reviewNat(
 
 /**
  * Reviews a node whose BPF programs cannot search conntrack (`noSearch` is the reason), so that the forward
- * judge decides all translated packets. A flowtable is a fault, because its packets skip the forward judge.
+ * judge (a netfilter program) decides all translated packets. A flowtable is a fault, because its packets
+ * skip the forward judge.
  */
 function judgedAlone(noSearch: string): Review {
   if (!baseChains().some(({ type }) => type === 'nat') && !hasLegacyNat()) return { faults: [], warnings: [] };

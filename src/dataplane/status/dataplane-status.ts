@@ -82,8 +82,8 @@ type InForce = {
   readonly epoch: number;
   readonly generation: number;
   /**
-   * The time since when the kernel enforces the generation: ISO 8601, UTC. Null if the build that activated
-   * the generation did not record it.
+   * The time since when the kernel enforces the policy: ISO 8601, UTC. Null if the build that activated the
+   * policy did not record it.
    */
   readonly since: string | null;
   readonly imageSha256: string;
@@ -116,8 +116,8 @@ const MAP_TYPES: Readonly<Record<number, string>> = {
 };
 
 /**
- * Maps whose reported capacity is half of their entries. `rank_hits` has one half for each slot. `flows` has
- * twice as many entries as flows for which it guarantees room.
+ * Maps whose reported capacity is half of their entries. `rank_hits` has one half for each program slot.
+ * `flows` has twice as many entries as flows for which it guarantees room.
  */
 const HALF_CAPACITY_MAPS: ReadonlySet<MapName> = new Set(['rank_hits', 'flows']);
 

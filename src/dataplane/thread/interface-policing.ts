@@ -47,7 +47,8 @@ export class InterfacePolicing {
     hooks.prune();
     this.changes.lookAtNames(policed);
     this.changes.attached(policed);
-    // Load the forward judge before the takeover: if this fails, the predecessor stays in force.
+    // Load the forward judge (a netfilter program) before this datapath takes over: if this fails, the
+    // predecessor stays in force.
     if (upgrade.awaitsFlip) translation.await(upgrade.loaded);
     if (this.#isOnHooks(upgrade, policed)) upgrade.advance(() => this.switchHooks(open));
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
@@ -116,7 +117,8 @@ export class InterfacePolicing {
   }
 
   /**
-   * Completes a takeover from an earlier datapath. Must be called after the first flip of the new datapath.
+   * Completes a takeover from an earlier datapath. Must be called after the new datapath has put its first
+   * policy in force.
    */
   completeTakeover(open: OpenDatapath): void {
     open.upgrade.complete(() => {

@@ -209,8 +209,8 @@ export class LocalDatapath {
     const switchHooks = (): void => this.#policing.switchHooks(open);
     const image = layout(program, this.#lines);
     yieldToRequests();
-    // During a takeover from an earlier datapath, the next flip takes effect on all hooks at the same time.
-    // So every hook must have the new BPF programs before the flip.
+    // During a takeover from an earlier datapath, the activation of this policy takes effect on all hooks at
+    // the same time. So every hook must have the new BPF programs before.
     if (open.upgrade.awaitsFlip) switchHooks();
     let placement = open.trafficStatistics.find(program.ruleNames);
     yieldToRequests();
@@ -252,8 +252,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Waits for grace periods and flushes counters after a flip. Otherwise the next `stage` would have to do
-   * this while a client waits for its policy write.
+   * Waits for grace periods and flushes counters after a policy was put in force. Otherwise the next `stage`
+   * would have to do this while a client waits for its policy write.
    */
   flushAfterFlip(): void {
     try {

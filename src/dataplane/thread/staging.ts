@@ -20,12 +20,12 @@ type Loaded = {
   readonly yieldToRequests?: () => void;
 };
 
-/** The image of a compiled policy, and the placement of its ranks in the map `hits`. */
+/** The image of a compiled policy, and the entries of the map `hits` for its rules and defaults. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
- * Fills the idle slot with a compiled policy: its image, its hostname patterns, and the entries of `hits`
- * for its ranks. Throws `CapacityExceeded` before it changes the slot if the policy is too large.
+ * Fills the idle slot with a compiled policy: its image, its hostname patterns, and the entries of `hits` for
+ * its rules and defaults. Throws `CapacityExceeded` before it changes the slot if the policy is too large.
  */
 export function stageProgram(
   { slots, grants, members, trafficStatistics, yieldToRequests }: Loaded,
@@ -39,11 +39,11 @@ export function stageProgram(
   trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
   // The next two calls must come after `slots.fill`, which waits until no packet uses the former policy in
-  // this slot, and so none of its patterns and sets.
+  // this slot, and so none of its hostname patterns and sets of groups.
   grants.fill(slots.idleSlot, patterns, yieldToRequests);
   members.fill(slots.idleSlot, program.members);
-  // This call must come after `flushIdleSlot`. Before that, flows may still count hits under the ranks of
-  // the former policy in this slot.
+  // This call must come after `flushIdleSlot`. Before that, flows may still count for rules of the former
+  // policy in this slot.
   trafficStatistics.stage(placement, generation);
 }
 

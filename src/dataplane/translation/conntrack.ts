@@ -3,9 +3,10 @@ import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { attribute, attributesIn, NETLINK_NETFILTER, NetlinkSocket, NLM_F_REQUEST, viewOf } from '#libc/netlink.js';
 
-const SUBSYSTEM = 1 << 8; // the kernel's NFNL_SUBSYS_CTNETLINK
-const NEW = SUBSYSTEM | 0; // the kernel's IPCTNL_MSG_CT_NEW
-const GET = SUBSYSTEM | 1; // the kernel's IPCTNL_MSG_CT_GET
+/** Numbers of the kernel: NFNL_SUBSYS_CTNETLINK, and with it IPCTNL_MSG_CT_NEW and IPCTNL_MSG_CT_GET. */
+const SUBSYSTEM = 1 << 8;
+const NEW = SUBSYSTEM | 0;
+const GET = SUBSYSTEM | 1;
 /** A `struct nfgenmsg` for IPv4: family, version, and two bytes of resource id. */
 const HEADER = Uint8Array.of(2, 0, 0, 0);
 const CTA = { original: 1, reply: 2, status: 3 } as const;

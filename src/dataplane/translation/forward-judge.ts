@@ -10,17 +10,17 @@ const HOOK_FORWARD = 2;
 /** Offsets in bytes of the fields of `union bpf_attr` for BPF_LINK_CREATE. */
 const LINK = { program: 0, attachType: 8, family: 16, hook: 20, priority: 24, bytes: 48 } as const;
 /**
- * Priorities at the forward hook: directly after the guard. At a later priority, a third-party chain could
- * restore an old mark before the forward judge reads it. The kernel cannot replace the program of a netfilter
- * link, and two programs cannot have the same priority. So a new link is made at the other priority before
- * the old one is removed.
+ * Priorities of the forward judge (a netfilter program) at the forward hook: directly after the guard. At a
+ * later priority, a third-party chain could restore an old mark before the forward judge reads it. The kernel
+ * cannot replace the program of a netfilter link, and two programs cannot have the same priority. So a new
+ * link is made at the other priority before the old one is removed.
  */
 const PRIORITIES = [-2_147_483_647, -2_147_483_646] as const;
 const PIN = /^forward-([12])$/;
 
 /**
- * The link of the forward judge (bpf/nat/forward_judge.h). It is pinned beside the links of the hooks, so it
- * stays when this process ends.
+ * The link of the forward judge, a netfilter program (bpf/nat/forward_judge.h). It is pinned beside the links
+ * of the hooks, so it stays when this process ends.
  */
 export class ForwardJudge {
   readonly #folder: string;
@@ -28,7 +28,7 @@ export class ForwardJudge {
 
   /**
    * `attached` returns the ids of the programs at the forward hook. It is needed because `bpftool link
-   * detach` detaches a program and leaves the pin of the link. If `attached` returns undefined, each pinned
+   * detach` detaches a program and leaves the pin of its link. If `attached` returns undefined, each pinned
    * link counts as attached.
    */
   constructor(folder: string, attached: () => readonly number[] | undefined = () => undefined) {
@@ -36,7 +36,7 @@ export class ForwardJudge {
     this.#attached = attached;
   }
 
-  /** Attaches this program, and then detaches each program of an earlier datapath. */
+  /** Attaches this program as the forward judge, and then detaches each program of an earlier datapath. */
   put(programFd: number, programId: number): void {
     const pinned = this.#pinned();
     const standing = pinned.filter(({ isAttached }) => isAttached);
@@ -50,7 +50,7 @@ export class ForwardJudge {
     for (const link of standing) if (link.programId !== programId) this.#removePin(link.pin);
   }
 
-  /** Returns the ids of the programs that are attached. */
+  /** Returns the ids of the forward judges (Weir's netfilter programs) that are attached. */
   programs(): number[] {
     return this.#pinned().flatMap(({ programId, isAttached }) => (isAttached ? programId : []));
   }

@@ -24,7 +24,7 @@ export async function withTranslations(page: FlowPage): Promise<FlowPage> {
   return { ...page, items };
 }
 
-/** Returns how the node translates the destination of a packet. `translated` has the ranges of services. */
+/** Returns how the node translates the destination of a packet. `translated`: ranges of service addresses. */
 export function destinationTranslationOf(packet: Packet, translated: readonly Prefix[] = []): DestinationTranslation {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const isService = translated.some(({ address, length }) => mask(destination, length) === address >>> 0);

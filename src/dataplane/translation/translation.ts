@@ -11,12 +11,12 @@ import type { NatSupport } from '#dataplane/review/nat.js';
 import { ForwardJudge } from './forward-judge.js';
 
 /**
- * Time in milliseconds after which the datapath tries again to load a forward judge that the kernel has
- * refused.
+ * Time in milliseconds after which the datapath tries again to load the forward judge (a netfilter program)
+ * if the kernel has refused it.
  */
 const RETRY_MS = 60_000;
 
-/** Returns the guard that the process at these pins has made, to compare it with the rules in the kernel. */
+/** Returns the guard (nftables rules) that the process with these pins must have made, for a comparison. */
 export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: Pins): Guard {
   const guard = new Guard(options);
   guard.leaveToJudge(new ForwardJudge(pins.links).programs().length > 0);
@@ -25,7 +25,7 @@ export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: P
   return guard;
 }
 
-/** A datapath that, until its first flip, takes over from an earlier one. See `Upgrade`. */
+/** A datapath that takes over from an earlier one until it puts its first policy in force. See `Upgrade`. */
 type Taking = { readonly awaitsFlip: boolean; readonly loaded: LoadedObject };
 
 /** The NAT rules and the netfilter programs of the node. See `Forwarding`. */
@@ -38,15 +38,16 @@ type Options = Pick<DatapathOptions, 'forwarding' | 'markMask' | 'policeLocal' |
 
 /**
  * Makes the datapath decide translated flows by their real ends (client before SNAT, server after DNAT) while
- * the node has NAT rules (D17b). A packet must never pass the guard undecided. So the order to switch this on
- * is: forward judge, guard, ingress hook; the order to switch it off is the reverse.
+ * the node has NAT rules (D17b). A packet must never pass the guard (Weir's nftables rules) undecided. So the
+ * order to switch this on is: the forward judge (a netfilter program), the guard, the ingress hook. The order
+ * to switch it off is the reverse.
  */
 export class Translation {
   readonly #options: Options;
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
   readonly #netfilter: NetfilterHooks;
-  /** Why the kernel has refused the forward judge, and when the datapath tries again to load it. */
+  /** Why the kernel has refused the forward judge (a netfilter program), and when to try again to load it. */
   #refused: { readonly reason: string; readonly untilMs: number } | null = null;
 
   constructor(options: Options, guard: Guard, pins: Pins, netfilter: NetfilterHooks) {
@@ -57,9 +58,10 @@ export class Translation {
   }
 
   /**
-   * Sets the guard as an earlier process had set it for the forward judge. Must be called before the guard is
-   * made. If the earlier process had another mark mask, its forward judge does not know the mark bits of this
-   * process, and would accept each packet. The guard then drops such packets until `follow`.
+   * Makes the guard pass packets to the forward judge (a netfilter program) if an earlier process has
+   * attached one. Must be called before the guard is made. If the earlier process had another mark mask, its
+   * forward judge does not know the mark bits of this process, and would accept each packet. The guard then
+   * drops such packets until `follow`.
    */
   adopt(): void {
     const judges = this.#judge.programs().length > 0;
@@ -68,10 +70,10 @@ export class Translation {
   }
 
   /**
-   * Tells a datapath that awaits its first flip whether its predecessor decides translated flows. Until the
-   * flip, the forward judge of the predecessor stays attached. Loads the forward judge of `loaded` before the
-   * flip. If the load failed after the flip, the forward judge of the predecessor would continue to decide by
-   * the former policy.
+   * Tells a datapath that has put no policy in force yet whether its predecessor decides translated flows.
+   * The forward judge (netfilter program) of the predecessor stays attached until the first activation. Loads
+   * the forward judge of `loaded` before that. If the load failed afterwards, the forward judge of the
+   * predecessor would continue to decide by the former policy.
    */
   await({ judgeFd, slots }: LoadedObject): void {
     const translates = this.#judge.programs().length > 0;
@@ -80,9 +82,9 @@ export class Translation {
   }
 
   /**
-   * Switches the decision by real ends on or off, for a datapath whose programs are on the hooks. Without
-   * netfilter programs, or if the kernel refuses the forward judge, the guard drops the packets that only the
-   * forward judge could decide.
+   * Switches the decision by real ends (client before SNAT, server after DNAT) on or off, for a datapath
+   * whose programs are on the hooks. Without netfilter programs, or if the kernel refuses the forward judge,
+   * the guard drops the packets that only the forward judge could decide.
    */
   follow({ awaitsFlip, loaded }: Taking): void {
     if (awaitsFlip) this.await(loaded);
@@ -117,15 +119,16 @@ export class Translation {
     loaded.slots.setTranslates(true);
   }
 
-  /** Returns whether the forward judge of `loaded` is attached; true also if it need not be attached. */
+  /** Returns whether the forward judge (netfilter program) of `loaded` is attached, or need not be. */
   stands({ judgeFd, slots, options }: LoadedObject): boolean {
     if (!slots.translates || options.judges !== true) return true;
     return this.#judge.programs().includes(programId(judgeFd()));
   }
 
   /**
-   * Returns the ids of the attached forward judges if the datapath translates addresses, and can do so itself
-   * for established connections: it can search conntrack, and keep the connections there. Otherwise null.
+   * Returns the ids of the attached forward judges (Weir's netfilter programs) if the datapath itself can
+   * translate the packets of established connections: it can search conntrack, and extend the time-outs of
+   * connections there. Otherwise null.
    */
   judgesOf({ slots, options }: LoadedObject): readonly number[] | null {
     return slots.translates && options.keepMs != null ? this.#judge.programs() : null;

@@ -4,11 +4,11 @@ import { TestRun } from '#libc/bpf/test-run.js';
 import type { FlowTable } from './struct-conversion.js';
 
 /**
- * Offsets of the fields of `struct migrate_flow_request` after the flow and its tally, in bytes from the end
- * of the tally.
+ * Offsets of the fields of `struct migrate_flow_request` after the flow and its statistics (`struct tally`),
+ * in bytes from the end of the statistics.
  */
 const AT = { half: 0, migrated: 4, mode: 8, stateAndFlags: 12, bytes: 16 } as const;
-/** The numbers of `enum migrate_mode` of the BPF code. */
+/** The numbers of `enum migrate_mode` of the BPF code: how a flow is added to the new flow table. */
 const MODE = { first: 0, delta: 1, ifAbsent: 2 } as const;
 const RUNNING = [
   { now: 'packets', before: 'folded_packets' },

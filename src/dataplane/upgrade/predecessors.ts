@@ -9,8 +9,8 @@ import { check } from '#libc/libc.js';
 const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
 
 /**
- * Writes the BPF programs of the datapath in force into the map `predecessors`. The new BPF programs use
- * this map to hand packets to them by tail calls.
+ * Writes the BPF programs of the datapath in force into the map `predecessors`. The new BPF programs use this
+ * map to hand packets to the old programs by tail calls.
  */
 export function fillPredecessors(object: BpfObject, inForce: PinnedMaps): void {
   for (const direction of DIRECTIONS) {

@@ -11,7 +11,7 @@ import { FlowMigration } from './flow-migration.js';
 import { pinnedFlows } from './pinned-flows.js';
 import { conversion, flowConversion, withTally } from './struct-conversion.js';
 
-/** Upper limit of the error of `opened_ns`, which has the resolution of OPENED_SHIFT or of a clock tick. */
+/** Upper limit of the error of `opened_ns` (opening time), whose resolution is OPENED_SHIFT or a tick. */
 const CLOCK_SLACK_NS = 100_000_000n;
 const NOEXIST = 1;
 const EEXIST = 17;
@@ -38,8 +38,9 @@ export class StateMigration {
   }
 
   /**
-   * Migrates the flows that the forward judge of the earlier datapath has opened since `migrateEntries`
-   * began, at `sinceNs`. May be called only when no BPF program opens flows in the old maps any more.
+   * Migrates the flows that the forward judge (netfilter program) of the earlier datapath has opened since
+   * `migrateEntries` began, at `sinceNs`. May be called only when no BPF program opens flows in the old maps
+   * any more.
    */
   migrateLateFlows(sinceNs: bigint): void {
     if (!this.#differs('flows')) return;

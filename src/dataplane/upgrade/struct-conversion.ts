@@ -57,7 +57,7 @@ export type FlowTable = 'flows' | 'half_open';
  * classified the flow.
  */
 const ACTIVE_WORD = 4;
-/** Returns the layout of a `struct flow` that is directly followed by its `struct tally`. */
+/** Returns the layout of a `struct flow` that its statistics, a `struct tally`, directly follow. */
 export function withTally(flow: StructLayout, tally: StructLayout): StructLayout {
   const behind = Object.entries(tally.fields).map(
     ([name, field]) => [name, { ...field, offset: flow.size + field.offset }] as const,
@@ -76,8 +76,8 @@ export function flowConversion(from: StructLayout, to: StructLayout, samePolicy:
   return (source, sourceAt, target, targetAt) => {
     convert(source, sourceAt, target, targetAt);
     // Set only the active word in `judgement` to 0. No policy in force has this word, so the datapath
-    // classifies the next packet of the flow again. If all of `judgement` were 0, the flow would count as
-    // foreign, and its replies would pass without a rule.
+    // classifies the next packet of the flow again. If all of `judgement` were 0, the datapath would treat
+    // the flow as decided by no rule, and pass its replies.
     if (!samePolicy) target.setUint32(targetAt + verdictWordAt.offset + ACTIVE_WORD, 0, true);
   };
 }

@@ -39,7 +39,7 @@ export type Inheritance = {
   readonly inForce: PinnedMaps | undefined;
   /** The pinned map folders of earlier datapaths whose flows must be migrated, newest first. */
   readonly predecessors: readonly PinnedMaps[];
-  /** The pinned map folders that contain nothing to migrate; they are removed after the takeover. */
+  /** The pinned map folders that contain nothing to migrate; they are removed at the end of the takeover. */
   readonly superfluous: readonly PinnedMaps[];
 };
 

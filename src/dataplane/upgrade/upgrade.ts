@@ -56,8 +56,8 @@ export class Upgrade {
   #current: Successor;
   #inheritance: Inheritance;
   /**
-   * The generation of the datapath that was in force when this object was created; null if there was none.
-   * Read when this object is created, because a flip must not map memory.
+   * The generation (the API's number of an activation) that an earlier datapath enforced when this object was
+   * created; null if there was none. Read when this object is created, because `flip` must not map memory.
    */
   readonly #enforcedBefore: Enforced | null;
   /**
@@ -97,8 +97,8 @@ export class Upgrade {
   }
 
   /**
-   * The BPF object whose programs must be on the hooks now: the handover programs during a takeover, else
-   * those of the loaded object.
+   * The BPF object whose programs must be on the hooks now: the handover programs while this datapath takes
+   * over from an earlier one, else those of the loaded object.
    */
   get programs(): BpfObject {
     return this.#current.handover ?? this.#current.loaded.object;
@@ -109,17 +109,17 @@ export class Upgrade {
     return this.#current.handover !== undefined;
   }
 
-  /** True during a takeover before the next flip, while the earlier datapath classifies packets. */
+  /** True during a takeover while the earlier datapath classifies packets: no new policy is in force yet. */
   get awaitsFlip(): boolean {
     return this.#current.handover !== undefined && this.loaded.slots.epoch === 0;
   }
 
-  /** Returns the generation by which the datapath classifies packets now; null if no policy is in force. */
+  /** Returns the generation (activation number in the API) of the policy in force; null if there is none. */
   enforced(): Enforced | null {
     return this.awaitsFlip ? this.#enforcedBefore : this.loaded.slots.enforced();
   }
 
-  /** Like `enforced`, with the digest of the image. */
+  /** Like `enforced`, with the SHA-256 digest of the compiled policy. */
   inForce(): (Enforced & { readonly imageSha256: string }) | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
     return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
@@ -127,7 +127,8 @@ export class Upgrade {
 
   /**
    * Must be called when the hooks have the BPF programs of `programs`. Completes the upgrade, except while
-   * the earlier datapath still enforces another compiled policy; then the next flip completes it.
+   * the earlier datapath still enforces another compiled policy; then the next activation of a policy
+   * completes it.
    */
   advance(switchHooks: SwitchHooks): void {
     const { inForce } = this.#inheritance;
@@ -186,7 +187,8 @@ export class Upgrade {
       clearPredecessors(object);
       awaitGracePeriod();
       for (const migration of this.#stateMigrations()) {
-        // Until the hooks were switched, the forward judge of the predecessor opened flows in the old maps.
+        // Until the hooks were switched, the forward judge (netfilter program) of the predecessor opened
+        // flows in the old maps.
         if (slots.translates) migration.migrateLateFlows(this.#migrationStartNs);
         migration.migrateCounters();
       }
@@ -344,7 +346,8 @@ function grownMaps(before: Capacity, after: Capacity): MapName[] {
 }
 
 /**
- * Copies the map `rank_hits` for both program slots, because a staged policy may already use the idle slot.
+ * Copies the map `rank_hits` (the entries of `hits` for each rule) for both program slots, because a staged
+ * policy may already use the idle slot.
  */
 function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];

@@ -5,7 +5,7 @@
 /* Returns the verdict word of the flow that the packet belongs to. Rules describe the packets of the side
  * that opened the flow. So for a reply (`reply` is true), the function swaps source and destination before
  * the search. If the fast path has not found the rule list yet, the function finds it, and stores in the
- * packet the number of member changes that this search has read.
+ * packet the count of member changes (members.h) that this search has read.
  */
 __noinline __u32 classify_with(struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {

@@ -15,11 +15,11 @@
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
 
-/* Bit 31 of a grant. If the bit is set, bits 0 to 30 are the index of the first cache line of a set of
- * grants. Otherwise bits 0 to 30 are a pattern number.
+/* Bit 31 of a grant (an address that was learned for a hostname pattern). If the bit is set, bits 0 to 30 are
+ * the index of the first cache line of a set of grants. Otherwise bits 0 to 30 are the number of the pattern.
  */
 #define GRANT_SET 0x80000000U
-/* Bit 31 of the value that the tree of names of a rule block has for a name. If the bit is set, the value
+/* Bit 31 of a value in the tree of hostnames of a rule block (a range of rules). If the bit is set, the value
  * refers to a map of destinations. Otherwise the value refers to a port map.
  */
 #define DESTINATION_MAP 0x80000000U
@@ -42,10 +42,10 @@ struct grant_header {
 	__u32 reserved[11]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
 };
 
-/* A cache line of up to five addresses with the grant of each address. A grant is `expiry << 32 | pattern
- * number`, or `latest expiry << 32 | GRANT_SET | cache line of the set`. The value 0 means that the address
- * has no grant. An expiry is a time of the monotonic clock in units of 2^27 ns, rounded down. Address 0 marks
- * a free entry.
+/* A cache line of up to five addresses, each with its grant: the hostname pattern for which the address was
+ * learned. A grant is `expiry << 32 | pattern number`, or `latest expiry << 32 | GRANT_SET | cache line of
+ * the set`. The value 0 means that the address has no grant. An expiry is a time of the monotonic clock in
+ * units of 2^27 ns, rounded down. Address 0 marks a free entry.
  */
 struct grant_line {
 	/* Number of addresses that had no room in this cache line and are in a later cache line. 0: a search for
@@ -56,8 +56,8 @@ struct grant_line {
 	__u64 grants[GRANT_PLACES];
 };
 
-/* A cache line with up to seven grants of one address that has grants of more than one pattern. In the map
- * `grants`, these cache lines follow the cache lines of addresses.
+/* A cache line with up to seven grants of one address to which several hostname patterns have a grant. In the
+ * map `grants`, these cache lines follow the cache lines of addresses.
  */
 struct grant_set {
 	__u64 grants[SET_PLACES];
@@ -71,8 +71,8 @@ union grants_entry {
 	struct grant_set set;
 };
 
-/* A pattern that a policy uses. The index of the pattern in the map `patterns` is the pattern number. The
- * number does not change while a policy uses the pattern.
+/* A hostname pattern that a policy uses. The index of the pattern in the map `patterns` is the pattern
+ * number. The number does not change while a policy uses the pattern.
  */
 struct pattern {
 	/* For each program slot: index of the pattern among the names of that compiled policy, plus 1. 0: that
@@ -139,7 +139,7 @@ static __always_inline void prefetch_grants(__u32 address)
 		(void)*(volatile __u32 *)&line->spilled;
 }
 
-/* Returns the grant of an address, or 0 if the address has no grant. */
+/* Returns the grant of an address (its hostname pattern and its expiry), or 0 if the address has no grant. */
 __noinline __u64 find_grant(__u32 address)
 {
 	__u32 index = home_of(address);

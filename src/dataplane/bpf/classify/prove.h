@@ -31,8 +31,8 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.prefetched.list = list;
 	packet.prefetched.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* If the fast path gives another verdict word, set the word to 0. The expected results never contain 0,
-	 * so the proof then fails.
+	/* If the fast path gives another verdict word than the full search, set the word to 0. The expected results
+	 * never contain 0, so the proof then fails.
 	 */
 	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | port_map_key(&packet));
 	if (is_decided(near) && near != asked->word)

@@ -13,8 +13,8 @@
 #define HEADER_BEHIND_LISTS 6
 #define HEADER_HAS_NAMES 7
 #define HEADER_BASES 10
-/* Number of cache lines that the search prefetches after a rule list. Must equal LINES_BEHIND_LIST in
- * src/dataplane/image/program-image.ts.
+/* Number of cache lines after a rule list that the search prefetches, because they probably contain its
+ * rules. Must equal LINES_BEHIND_LIST in src/dataplane/image/program-image.ts.
  */
 #define LINES_BEHIND_LIST 6
 #define LIST_PORT_MAPS 14
@@ -65,9 +65,10 @@ static __always_inline __u32 find_list_of(struct image image, __u32 source, __u3
 	return index;
 }
 
-/* Returns the result of `find_list_of` for the present owner of the source. The image of a policy without
- * resolved selectors has no tree of bases. For such an image, the function does not read the members, and
- * sets `changes` to 0. Otherwise `changes` is the result of `count_of_changes` before the search.
+/* Returns the result of `find_list_of` for the present owner of the source (a Kubernetes object). The image
+ * of a policy without resolved selectors has no tree for sources with owners. For such an image, the function
+ * does not read the owner, and sets `changes` to 0. Otherwise `changes` is the result of `count_of_changes`
+ * before the search.
  */
 static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination, __u16 *changes)
 {

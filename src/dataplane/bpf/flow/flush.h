@@ -43,8 +43,8 @@ static __always_inline void complete_tally(struct flow *flow, struct tally *tall
 	if (*hit_in(tally))
 		return;
 	judgement = READ_ONCE(flow->judgement);
-	/* A foreign flow, or a flow that another datapath classified, has an active word of 0 in `judgement`. The
-	 * rule of such a flow is unknown, so its packets count for no entry of `hits`.
+	/* A foreign flow (which no rule decided), or a flow that another datapath classified, has an active word of
+	 * 0 in `judgement`. The rule of such a flow is unknown, so its packets count for no entry of `hits`.
 	 */
 	*hit_in(tally) = judgement >> 32 ? packed_hit(hit_of(judgement >> 32, judgement)) : NO_HIT;
 }

@@ -42,11 +42,11 @@ struct opening {
 	__u16 member_changes; /* result of `count_of_changes` before the search for the rules; 0: not read */
 };
 
-/* Makes the next packet of a flow classify the flow again, if a member has changed since `changes` was read.
- * User space stores a member, then counts the change, and then searches the flows of its address. So the
- * caller stores the judgement and publishes the flow, and then passes a full barrier: if this CPU does not
- * see the change in the count, user space sees the flow. Does nothing if `changes` is 0, or for a foreign
- * flow.
+/* Makes the next packet of a flow classify the flow again, if a member (an address of a Kubernetes object)
+ * has changed since `changes` was read. User space stores a changed member, then counts the change, and then
+ * searches the flows of the address. So the caller stores the judgement, publishes the flow, and then passes
+ * a full memory barrier: either this CPU sees the change in the count, or user space sees the flow. Does
+ * nothing if `changes` is 0, or if no rule decided the flow (`judgement` is 0).
  */
 static __always_inline void check_members(struct flow *flow, __u64 judgement, __u32 changes)
 {

@@ -4,13 +4,12 @@
 
 /* Decides which RST and FIN packets change the state of a flow. A RST counts only if its sequence number is
  * the last acknowledgment number of its receiver (RFC 5961, 3.2). A FIN counts only once its receiver
- * acknowledges it. A host that forges packets of one side does not see those of the other side, and cannot
- * send any. So the acknowledgment numbers of the receiver decide, and not the numbers that the sender of the
- * RST or of the FIN has used.
+ * acknowledges it. A host that forges packets of one side neither sees nor can send the packets of the other
+ * side. So the acknowledgment numbers of the receiver decide, and not the sequence numbers of the sender.
  *
- * A flow has room for the lower 15 bits only. So after one RST that does not fit, no RST of this side counts
- * until the receiver has sent another packet. A forger has one guess in 32,766 between two packets of the
- * receiver.
+ * A flow has room for the lower 15 bits of such a number only. So after one RST with a wrong number, the
+ * datapath accepts no RST from the same side until the receiver has sent another packet. A forger has one
+ * guess in 32,766 between two packets of the receiver.
  *
  * The 16 bits of a side contain its last acknowledgment number, or, with FIN_PENDING, the number by which
  * this side will acknowledge a FIN. While a FIN is pending, no RST of the other side counts. The first such
@@ -18,7 +17,7 @@
  * FIN. The flow then ends by the FIN of the other side, or by its time-out.
  */
 #define NO_NUMBER 0 /* not known: each RST counts */
-#define NO_RESET 1  /* a RST did not fit: no RST counts until the receiver sends another number */
+#define NO_RESET 1  /* a RST had a wrong number: no RST counts until its receiver sends another packet */
 #define FIN_PENDING 0x8000
 
 /* Returns the bits of a sequence or acknowledgment number that a flow stores. */
@@ -48,8 +47,8 @@ static __always_inline void await_acknowledgment(struct flow *flow, __u32 side, 
 	WRITE_ONCE(flow->tcp_numbers[!side], FIN_PENDING | number_of(next));
 }
 
-/* Returns whether a packet is a RST that does not fit its flow. Such a RST must neither change the flow nor
- * pass. `side`: 0 for a packet of the opener, 1 for a reply.
+/* Returns whether a packet is a RST with a wrong sequence number for its flow. Such a RST must neither change
+ * the flow nor pass. `side`: 0 for a packet of the opener, 1 for a reply.
  */
 static __always_inline bool is_stray_reset(struct flow *flow, const struct packet *packet, __u32 side)
 {
@@ -61,7 +60,7 @@ static __always_inline bool is_stray_reset(struct flow *flow, const struct packe
 	expected = READ_ONCE(flow->tcp_numbers[side & 1]);
 	if (expected == NO_NUMBER || expected == number_of(packet->sequence))
 		return false;
-	/* Harmless if another flow uses the cache line by now: its next packet stores a new number. */
+	/* Harmless if the cache line has another flow by now: the next packet of that flow stores a new number. */
 	WRITE_ONCE(flow->tcp_numbers[side & 1], NO_RESET);
 	return true;
 }

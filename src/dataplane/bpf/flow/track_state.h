@@ -44,8 +44,8 @@ static __always_inline __u8 take_back_fin(struct flow *flow, __u32 side)
 #define BY_REPLY 1
 #define OF_HALF_OPEN 2
 
-/* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `how`: BY_REPLY and
- * OF_HALF_OPEN. Not inlined, because the callers would exceed the BPF stack.
+/* Updates the state of a TCP flow by the TCP flags of a packet (RFC 9293, fig. 5). `how`: the bits BY_REPLY
+ * and OF_HALF_OPEN. Not inlined, because the callers would exceed the BPF stack.
  */
 __noinline int follow_tcp(struct flow *flow, __u32 slot, const struct packet *packet, __u32 how, __u64 now_ns)
 {

@@ -16,11 +16,11 @@ static __always_inline bool lacks_own_entry(const struct __sk_buff *skb)
 }
 
 /* Returns whether the node may send this packet. Returns false if `lacks_own_entry` returns true, and for
- * packets of connections that are spliced, or about to be spliced.
+ * packets of connections that are spliced (forwarded by the datapath), or about to be spliced.
  *
- * In the state JOIN_QUIET the packet passes with its receive window set to 0, so that the peer stops sending.
- * In later states the caller drops the packet. Otherwise the node would acknowledge data that no process
- * reads, or reset a connection that its TCP stack no longer has.
+ * In the state JOIN_QUIET (the service plane still relays) the packet passes with its receive window set to
+ * 0, so that the peer stops sending. In later states the caller drops the packet. Otherwise the node would
+ * acknowledge data that no process reads, or reset a connection that its TCP stack no longer has.
  *
  * If the packet is an ICMP error of the node about a spliced connection, translates the quoted sequence
  * number.

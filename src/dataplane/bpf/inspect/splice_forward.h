@@ -2,8 +2,9 @@
 #ifndef WEIR_SPLICE_FORWARD_H
 #define WEIR_SPLICE_FORWARD_H
 
-/* Sets the next hop of the packet, for direct forwarding (next_hop.h). Uses the next hop that the entry in
- * `joins` has stored if it is fresh (`is_fresh`), and otherwise looks up the route.
+/* Sets the next hop of the packet, so that it can be sent without the network stack (next_hop.h). Uses the
+ * next hop that the entry in `joins` has stored if it is fresh (`is_fresh`), and otherwise looks up the
+ * route.
  */
 static __always_inline void find_next_hop(struct __sk_buff *skb, struct packet *packet, struct join *join, __u64 now)
 {
@@ -17,8 +18,8 @@ static __always_inline void find_next_hop(struct __sk_buff *skb, struct packet *
 	join->hop = store_next_hop(&packet->way, now);
 }
 
-/* Forwards a packet of a spliced connection. Returns NOT_SPLICED if the packet does not belong to a spliced
- * connection.
+/* Forwards a packet of a spliced connection (splice.h): the datapath itself translates and forwards its
+ * packets. Returns NOT_SPLICED if the packet does not belong to such a connection.
  */
 __noinline enum outcome forward_spliced(struct __sk_buff *skb, struct packet *packet)
 {

@@ -98,7 +98,7 @@ static __noinline enum joined start_splice(struct __sk_buff *skb)
 {
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
-	struct packet packet = {}; /* on the stack: a packet that this CPU handles meanwhile could overwrite the per-CPU buffer */
+	struct packet packet = {}; /* not in the per-CPU packet buffer, which a packet that this CPU handles meanwhile could overwrite */
 	struct join *forward, *backward;
 	struct endpoint client = {}, server = {};
 

@@ -142,7 +142,7 @@ static __always_inline bool is_reset(const struct packet *packet, const struct j
 }
 
 /* Records a forwarded packet in the entry of its direction: sequence numbers, time, and FIN or RST. User
- * space reads these fields to learn when the connection has ended.
+ * space derives from these fields whether the connection has ended.
  */
 static __always_inline void note_joined(struct __sk_buff *skb, const struct packet *packet, struct join *join, __u32 length,
 					__u64 now)

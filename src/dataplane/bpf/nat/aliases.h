@@ -2,10 +2,10 @@
 #ifndef WEIR_ALIASES_H
 #define WEIR_ALIASES_H
 
-/* An alias: how the node translates the packets (NAT) that have the flow key `wire` in their header and one
- * direction. `destination` and `port` are those after DNAT, and `source` and `source_port` those after SNAT.
- * An alias is valid for ALIAS_TICKS, because conntrack may later give the addresses and ports to another
- * connection. An alias fills one cache line.
+/* An alias records how the node translates (NAT) packets of one direction of a flow. `wire` is the flow key
+ * in the header of these packets. `destination` and `port` are those after DNAT, and `source` and
+ * `source_port` those after SNAT. An alias is valid for ALIAS_TICKS, because conntrack may later give the
+ * addresses and ports to another connection. An alias fills one cache line.
  */
 struct nat_alias {
 	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after the read */
@@ -35,9 +35,9 @@ struct {
 	__type(value, struct nat_alias);
 } nat_aliases SEC(".maps");
 
-/* A filter for destinations that have an alias: bit number = hash of the destination before DNAT. If direct
- * forwarding is off, the fast path searches for an alias first only if the bit of the packet's destination is
- * set.
+/* A filter for destinations that have an alias (a record of their translation): bit number = hash of the
+ * destination before DNAT. If direct forwarding is off, the fast path searches for an alias first only if the
+ * bit of the packet's destination is set.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -46,8 +46,8 @@ struct {
 	__type(value, __u64);
 } aliased_destinations SEC(".maps");
 
-/* Returns the first (`second` is 0) or the second place where an alias can be. The two directions of a key
- * use different places.
+/* Returns the first (`second` is 0) or the second of the two entries that an alias with this hash can use.
+ * The two directions of a flow key use different entries.
  */
 static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __u32 second)
 {
@@ -79,11 +79,12 @@ static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 
 	return now - (__u32)(READ_ONCE(alias->stamp) >> 32) < ALIAS_TICKS;
 }
 
-/* Stores an alias for a packet: its key in the header is in `packet->wire`. Replaces the older alias of the
- * two places. For a packet whose destination is not translated, replaces no alias that is fresh. Returns
- * whether the ingress hook may send the packet directly. Returns false for the first alias of a flow, and for
- * the first alias after the outgoing interface has changed. The network stack must handle such a packet,
- * because it ends a masqueraded connection whose interface has changed.
+/* Stores an alias (the translation of a packet) under the flow key in the packet's header, which is in
+ * `packet->wire`. Replaces the older of the two entries that the key can use. For a packet whose destination
+ * is not translated, replaces no alias that is fresh. Returns whether the ingress hook may send the packet
+ * directly. Returns false for the first alias of a flow, and for the first alias after the outgoing interface
+ * has changed. The network stack must handle such a packet, because it ends a masqueraded connection whose
+ * interface has changed.
  */
 static __always_inline bool store_alias(const struct packet *packet, __u64 now_ns)
 {
@@ -127,10 +128,10 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 enum alias_search {
 	NO_ALIAS = 0,
 	ALIAS_FOUND = 1,
-	NO_ROOM = 2, /* aliases of other flows use both places */
+	NO_ROOM = 2, /* aliases of other flows use both entries that the key can use */
 };
 
-/* Finds the fresh alias for the flow key in the header of a packet and the direction of the packet. */
+/* Finds the fresh alias (recorded translation) for the flow key in a header and a direction of the flow. */
 static __always_inline enum alias_search find_alias(const struct flow_lookup *wire, bool from_high, __u64 now_ns, struct translated *found)
 {
 	struct nat_alias *alias = alias_at(wire->hash, from_high, 0), *other;

@@ -17,7 +17,7 @@
 #define NETFILTER_DROP 0
 #define NETFILTER_ACCEPT 1
 
-/* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the names from ___ on. */
+/* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the end of a name from `___`. */
 struct net_device___forward {
 	int ifindex;
 } __attribute__((preserve_access_index));
@@ -43,8 +43,9 @@ struct bpf_nf_ctx {
 
 extern int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym __weak;
 
-/* Per-CPU copy of the context fields that the functions shared with the ingress hook read. The context of a
- * netfilter program is another struct, without these fields.
+/* Per-CPU copy of some context fields. The forward judge calls functions of the ingress hook, which read
+ * these fields of struct __sk_buff. The context of a netfilter program is another struct, without these
+ * fields.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

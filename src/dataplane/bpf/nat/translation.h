@@ -111,10 +111,10 @@ static __always_inline bool keep_connection(struct nf_conn *connection, __u8 pro
 	return !bpf_ct_change_timeout(connection, protocol == IPPROTO_TCP ? settings.keep_tcp_ms : settings.keep_udp_ms);
 }
 
-/* Searches conntrack for the connection of a packet with this destination in its header, and stores in
- * `packet->translated` the addresses and ports of the packet after NAT. Conntrack has them as those of the
- * opposite direction. Returns false if conntrack has no such connection. `keeps`: the packet may be sent
- * directly.
+/* Searches conntrack for the connection of a packet with this destination in its header. Stores in
+ * `packet->translated` the addresses and ports of the packet after NAT, which conntrack has as those of the
+ * opposite direction. Returns false if conntrack has no such connection. `keeps`: also extend the time-out of
+ * the connection, so that the packet may be sent without the network stack.
  */
 static __always_inline bool find_connection(struct __sk_buff *skb, struct packet *packet, __u32 destination, __u16 port, bool keeps)
 {
@@ -180,7 +180,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 		return false;
 	packet->is_translated = true;
 	packet->is_nat_reply = packet->translated.is_reply;
-	packet->prefetched.list = 0; /* not valid: the fast path has found this list for the destination in the header */
+	packet->prefetched.list = 0; /* the fast path has found this list for the destination before DNAT, so it is not valid */
 	packet->prefetched.has_asked = false;
 	keep_wire(packet);
 	packet->destination = packet->translated.destination;
@@ -207,7 +207,7 @@ __noinline bool has_two_destinations(struct __sk_buff *skb, struct packet *packe
 	return forwarded;
 }
 
-/* Reverses `find_real_destination`. */
+/* Puts the destination and the flow key of the header back, which `find_real_destination` has replaced. */
 static __always_inline void restore_destination(struct packet *packet)
 {
 	packet->is_translated = false;
@@ -217,9 +217,9 @@ static __always_inline void restore_destination(struct packet *packet)
 }
 
 /* Replaces the source and the flow key of an outgoing reply by those of the server after DNAT, because the
- * flow of the connection has these addresses. Otherwise the reply would open a foreign flow with the
- * translated source, and all packets from the client would pass as replies of that flow. Returns false and
- * changes nothing if the packet is not a reply of a connection with DNAT.
+ * flow of the connection has these addresses. Otherwise the reply would open a foreign flow (which no rule
+ * decides) with the translated source, and all packets from the client would pass as replies of that flow.
+ * Returns false and changes nothing if the packet is not a reply of a connection with DNAT.
  */
 static __always_inline bool find_real_source(struct __sk_buff *skb, struct packet *packet)
 {
@@ -242,8 +242,8 @@ static __always_inline bool find_real_source(struct __sk_buff *skb, struct packe
 	return true;
 }
 
-/* Marks a packet that was classified by its real ends (client before SNAT, server after DNAT) and passes. The
- * forward judge does not classify such a packet again.
+/* Marks a packet that was classified by its real ends (client before SNAT, server after DNAT) and passes. So
+ * the forward judge, the netfilter program at the forward hook, does not classify the packet again.
  */
 static __always_inline enum outcome set_translated(struct __sk_buff *skb)
 {
@@ -260,9 +260,9 @@ static __always_inline bool is_established(__u8 state)
 	return state == FLOW_TCP_ESTABLISHED || state == FLOW_UDP_REPLIED;
 }
 
-/* Called for a packet that passes, if the node translates addresses. `state` is the state of its flow (0: a
- * foreign flow). Stores an alias, so that the next packets of the flow need no search in conntrack. Does
- * nothing without NAT, and for packets that a bridge switches.
+/* Called for a packet that passes, if the node translates addresses. `state` is the state of its flow (0: no
+ * rule decided the flow). Stores an alias (the translation), so that the next packets of the flow need no
+ * search in conntrack. Does nothing without NAT, and for packets that a bridge switches.
  */
 __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *packet, __u8 state)
 {
@@ -283,8 +283,8 @@ __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *pa
 	}
 	if (sends || packet->is_translated)
 		packet->sends_translated = store_alias(packet, coarse_ns()) && sends;
-	/* The key of a foreign flow has the source after SNAT. The forward judge reads the source before
-	 * SNAT, so it cannot find such a flow.
+	/* The key of a foreign flow (which no rule decided) has the source after SNAT. The forward judge reads the
+	 * source before SNAT, so it cannot find such a flow.
 	 */
 	return packet->is_translated || !state ? set_translated(skb) : OUTCOME_PASS;
 }
@@ -308,8 +308,9 @@ static __always_inline bool is_to_service(struct __sk_buff *skb, const struct ac
 }
 
 /* Passes a packet to the network stack that is addressed to the node or to a service address. If the node
- * translates addresses, the network stack may forward the packet, so the forward judge must decide it. This
- * function checks the source, because the forward judge cannot look up a route.
+ * translates addresses, the network stack may forward the packet. The forward judge, the netfilter program at
+ * the forward hook, must then decide it. This function checks the source, because the forward judge cannot
+ * look up a route.
  */
 __noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -2,12 +2,12 @@
 #ifndef WEIR_FOUND_FLOW_H
 #define WEIR_FOUND_FLOW_H
 
-/* The search for the flow of a packet, and the classification of a flow by a new policy. The full path and
- * the forward judge call these functions.
+/* The search for the flow of a packet, and the classification of a flow by a new policy. The full path
+ * (full_path.h) and the forward judge (nat/forward_judge.h) call these functions.
  */
 
-/* The result of `find_flow`: the flow of a packet, and the `judgement` that belongs to this flow even if
- * another CPU has replaced the flow in the cache line since.
+/* The result of `find_flow`: the flow of a packet, and its `judgement` (active word and verdict word of its
+ * classification). The value stays that of this flow even if another CPU replaces the flow in the cache line.
  */
 struct found_flow {
 	struct flow *flow;
@@ -34,9 +34,9 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* Classifies the flow of a packet again by the policy in force, and stores the new judgement in the flow.
- * Returns the verdict word. If the policy refuses the flow (`refusal_of`), the function ends it. Not inlined,
- * because the callers would exceed the BPF stack.
+/* Classifies the flow of a packet again by the policy in force, and stores the active word and the new
+ * verdict word in the flow. Returns the verdict word. If the policy refuses the flow (`refusal_of`), the
+ * function ends it. Not inlined, because the callers would exceed the BPF stack.
  */
 static __noinline __u32 renew_judgement(struct packet *packet, const struct found_flow *found, __u32 active_word,
 					__u32 direction, __u64 now)

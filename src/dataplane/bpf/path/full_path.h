@@ -33,8 +33,8 @@ __noinline int find_way_of_flow(struct __sk_buff *skb, struct flow *flow, struct
 	return 0;
 }
 
-/* Handles a packet of an existing flow. If a policy of another epoch classified the flow, classifies the flow
- * again by the policy in force.
+/* Handles a packet of an existing flow. If the flow was not classified by the policy in force, classifies it
+ * again.
  */
 static __always_inline enum outcome continue_flow(struct __sk_buff *skb, struct packet *packet, const struct found_flow *found,
 						  const struct active *in_force, __u32 active_word, __u64 now)
@@ -287,7 +287,9 @@ static __always_inline enum outcome deliver(struct __sk_buff *skb, struct packet
 	return send(skb, &packet->way, skb->len - ETH_HLEN);
 }
 
-/* If a packet was dropped, calls `deny_to_others`; only packets with valid headers reach this function. */
+/* Calls `deny_to_others` for a dropped packet, because the bridge device may still have to receive it. Only
+ * packets with valid headers reach this function.
+ */
 static __always_inline enum outcome after_drop(struct __sk_buff *skb, const struct packet *packet, enum outcome outcome)
 {
 	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
@@ -329,7 +331,7 @@ static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct pa
 	outcome = deliver(skb, packet);
 	if (outcome == OUTCOME_DROP || outcome == TO_PREDECESSOR)
 		forget_fragment(skb, packet);
-	else if (skb->mark & settings.mark_mask & ~settings.nat_bit) /* a packet without these bits is for the node itself, and so are its later fragments */
+	else if (skb->mark & settings.mark_mask & ~settings.nat_bit) /* without a mark, the packet goes to the node itself, and so do its later fragments */
 		remember_fragment(skb, packet);
 	return after_drop(skb, packet, outcome);
 }

@@ -142,9 +142,9 @@ __noinline bool is_quoted_untranslated(struct __sk_buff *skb, struct packet *quo
 }
 
 /* Returns how to handle an ICMP error (D18): a drop reason, DROP_NONE, or an outcome. DROP_NONE: the error
- * quotes a flow, goes to the sender of the quoted packet, and comes from the side that the quoted packet
- * went to. `quoted_judgement` is then the `judgement` of that flow (0: a foreign flow).
- * - ABOUT_SPLICED: the error quotes a spliced connection.
+ * quotes a flow, goes to the sender of the quoted packet, and comes from the side that the quoted packet went
+ * to. `quoted_judgement` is then the `judgement` of that flow; 0 if no rule decided the flow.
+ * - ABOUT_SPLICED: the error quotes a spliced connection (splice.h).
  * - ABOUT_INSPECTED: the error quotes an inspected connection, so it goes to the node.
  * - NOT_RELATED: the error must be classified like any other packet.
  */
@@ -187,9 +187,9 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	return DROP_NONE;
 }
 
-/* Returns the verdict word for an ICMP error that quotes a flow with this `judgement`. If a policy of another
- * epoch classified the flow, classifies the quoted packet again. `classify_icmp_error` has stored that packet
- * in packet buffer 1.
+/* Returns the verdict word for an ICMP error that quotes a flow with this `judgement`. If the flow was not
+ * classified by the policy in force, classifies the quoted packet again. `classify_icmp_error` has stored
+ * that packet in packet buffer 1.
  */
 static __always_inline __u32 classify_quoted(__u64 judgement, __u32 active_word)
 {

@@ -151,7 +151,7 @@ static __always_inline bool may_send_directly(const struct active *in_force, __u
 	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
 }
 
-/* Returns whether direct forwarding is on, and the node does not translate addresses. */
+/* Returns whether packets may be sent past the network stack, and the node does not translate addresses. */
 static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
 {
 	return !READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);

@@ -8,7 +8,8 @@ import { deciderAt } from '#policy/model/rules/rule-names.js';
 import type { Hits } from './hits.js';
 
 /**
- * Returns the hits of the rules and defaults of one compiled policy that match the query, in order of rank.
+ * Returns the hits of the rules and defaults of one compiled policy that match the query, in the order of the
+ * policy.
  */
 export function hitReport(
   hits: Hits,
@@ -39,8 +40,8 @@ export function hitReport(
 }
 
 /**
- * Returns a function that tests a rank: the rule of the rank must belong to one of the wanted groups and be
- * one of the wanted rules. An empty list accepts all groups or all rules.
+ * Returns a function that tests a rank (the place of a rule in the policy): the rule must belong to one of
+ * the wanted groups and be one of the wanted rules. An empty list accepts all groups or all rules.
  */
 export function rankFinder(
   { groups, groupIds, ruleIds }: RuleNames,

@@ -20,9 +20,9 @@ const FREED_SHARE = 8;
 const NOTHING = new Uint32Array(0);
 
 /**
- * `entries`: for each rank of a compiled policy, the index in the map `hits` where the rank counts. The index
- * is 0 if the rank has no entry yet; `Hits.fill` then assigns an entry. `missing` is the number of used ranks
- * without an entry.
+ * `entries`: for each rank (place of a rule or default in a compiled policy), the index in the map `hits`
+ * where its packets are counted. The index is 0 if the rank has no entry yet; `Hits.fill` then assigns an
+ * entry. `missing` is the number of used ranks without an entry.
  */
 export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint32Array; readonly missing: number };
 
@@ -31,7 +31,7 @@ export type Placement = { readonly ruleNames: RuleNames; readonly entries: Uint3
  * maps contain the whole state, so that a later process can continue with them. The identity of a rule keeps
  * its entry when the rule leaves the policy, until the map is full.
  *
- * No rule counts in entry 0; its `last_ns` is the time when counting began. In any other entry without
+ * Entry 0 counts no packets; its `last_ns` is the time when counting began. In any other entry without
  * packets, `last_ns` is the time when the entry was assigned.
  */
 export class Hits {
@@ -64,7 +64,7 @@ export class Hits {
     return this.#index.count;
   }
 
-  /** The low 32 bits of the identity that counts at an entry; 0 if the entry is free. */
+  /** The low 32 bits of the identity of the rule whose packets an entry counts; 0 if the entry is free. */
   check(entry: number): number {
     return u32At(this.#words, entry * WORDS + LOW);
   }
@@ -103,8 +103,9 @@ export class Hits {
     const { identities } = ruleNames;
     const ranks = identities.length / 2;
     const entries = new Uint32Array(ranks);
-    // If two compiled policies differ in one place, the ranks before that place are equal. The ranks behind
-    // that place have the same distance from the last rank. So `before` or `behind` usually finds the entry.
+    // If two compiled policies differ in one place, the rules before that place have the same rank (index) in
+    // both. The rules after it have the same distance from the last rank. So `before` or `behind` usually
+    // finds the entry.
     const shift = like.length - ranks;
     let missing = 0;
     for (let rank = 0; rank < ranks; rank++) {
@@ -125,8 +126,8 @@ export class Hits {
   }
 
   /**
-   * Returns how many ranks, and how many entries of `hits`, are necessary to keep the given policy and the
-   * policy in force. Entries that neither policy uses count as free.
+   * Returns how many ranks (places of rules and defaults), and how many entries of `hits`, are necessary to
+   * keep the given policy and the policy in force. Entries that neither policy uses count as free.
    */
   need(
     { entries, missing }: Placement,
@@ -138,8 +139,8 @@ export class Hits {
   }
 
   /**
-   * Throws `CapacityExceeded` if `rank_hits` has too few elements for the ranks of a policy, or `hits` has
-   * too few entries.
+   * Throws `CapacityExceeded` if `rank_hits` has too few elements for the rules and defaults of a policy, or
+   * `hits` has too few entries.
    */
   checkRoom(placement: Placement, activeSlot: number | undefined): void {
     const { ranks, hits } = this.need(placement, activeSlot);
@@ -148,9 +149,10 @@ export class Hits {
   }
 
   /**
-   * Writes the entries of a policy's ranks into one program slot of `rank_hits`, and returns the entries. At
-   * the call, no CPU may still read that slot for a packet. The counters of each flow that the slot decided
-   * must be flushed, because a flush stores in the flow the entry that the flow counts for.
+   * Writes the entries of a policy's ranks (places of rules and defaults) into one program slot of
+   * `rank_hits`, and returns the entries. At the call, no CPU may still read that slot for a packet. The
+   * counters of each flow that the slot decided must be flushed, because a flush stores in the flow the entry
+   * that the flow counts for.
    */
   fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
     if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);

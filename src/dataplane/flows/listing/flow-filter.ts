@@ -15,7 +15,7 @@ export type FilterContext = {
    * there if the filter selects that rule, else 0. Undefined if the filter names no rule or group.
    */
   readonly checks: Uint32Array | undefined;
-  /** The epoch of the policy in force; a flow of another epoch is not `current`. */
+  /** The epoch (activation number) of the policy in force; a flow of another epoch is not `current`. */
   readonly epoch: number;
 };
 
@@ -97,8 +97,9 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
 }
 
 /**
- * Returns whether the policy of the epoch in force decided the flow. A foreign flow (which no rule decided)
- * always counts as current, because no activation changes how the datapath handles it.
+ * Returns whether the policy in force (its activation number is `epoch`) decided the flow. A foreign flow
+ * (which no rule decided) always counts as current, because no activation changes how the datapath handles
+ * it.
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return (u32At(words, at + STATE) & FOREIGN) !== 0 || (u32At(words, at + ACTIVE_WORD) & ~RECLASSIFY) >>> 1 === epoch;

@@ -6,7 +6,7 @@ import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 
 const WORDS = FLOW_STRUCT_BYTES / 4;
-/** Maximum number of copies of one `struct tally`. A flush during a copy makes another copy necessary. */
+/** Maximum number of attempts to copy the statistics of a flow. A flush during a copy makes it invalid. */
 const MAX_TRIES = 3;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
@@ -51,14 +51,15 @@ export class MappedFlows {
     for (let word = 0; word < WORDS; word++) into[word] = u32At(flows, at + word);
     for (let tries = 0; tries < MAX_TRIES && !this.#copyTally(at, into); tries++);
     if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
-    // A tally is rarely incomplete here, since the first flush of a flow's counters completes it.
+    // The statistics (`struct tally`) are rarely incomplete here, since the first flush of a flow's counters
+    // completes them.
     if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
       completeFlow(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
     }
     return true;
   }
 
-  /** Copies the `struct tally` at a word of the map. Returns false if a flush changed it during the copy. */
+  /** Copies the statistics of a flow at a map word. Returns false if a flush changed them meanwhile. */
   #copyTally(at: number, into: Uint32Array): boolean {
     const tallies = this.#tallies.words;
     for (let word = 0; word < WORDS; word++) into[WORDS + word] = u32At(tallies, at + word);
