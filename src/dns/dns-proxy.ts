@@ -22,7 +22,10 @@ export type DnsProxy = {
    * if a socket cannot be opened. A proxy that is not open takes the settings at its next `open`.
    */
   change(settings: DnsSettings): Promise<void>;
-  /** From now on, the proxy decides queries by `lookups`, the lookup tables of the program in force. */
+  /**
+   * From now on, the proxy decides queries by `lookups`: tables for DNS names, compiled from the policy in
+   * force.
+   */
   use(lookups: Lookups): void;
   /**
    * Changes which Kubernetes objects own source addresses (D38a). Resolves when the proxy applies the change

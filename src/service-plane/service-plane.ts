@@ -57,8 +57,8 @@ export type ServicePlane = {
   readonly threads: number;
   setGrantPorts(ports: readonly MessagePort[]): void;
   /**
-   * Allows the service plane to offload decided connections to the datapath from now on; see
-   * `Datapath.spliceOffload`.
+   * Allows the service plane to offload decided connections from now on: the datapath then forwards their
+   * packets. See `Datapath.spliceOffload`.
    */
   spliceBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;

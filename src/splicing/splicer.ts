@@ -21,7 +21,9 @@ const EPOLLET = 0x8000_0000;
 const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
 const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
-/** The id of the handover's eventfd in epoll events. The ids of connections are above 0. */
+/**
+ * The id of the eventfd, which another thread signals, in epoll events. The ids of connections are above 0.
+ */
 const EVENT_FD = 0;
 
 /**

@@ -19,7 +19,9 @@ type Seen = {
    */
   readonly addresses: Map<number, number>;
   patterns: readonly string[];
-  /** The addresses that were granted under the lookup tables with the sequence number `by`. */
+  /**
+   * The addresses that were granted under the lookup tables (the policy for DNS names) with the number `by`.
+   */
   readonly current: Set<number>;
   by: number;
   lastSeen: number;
@@ -41,8 +43,8 @@ export class KnownNames {
   }
 
   /**
-   * Records that all `addresses` of the name `key` are granted to all `patterns` until `until`. `patterns`
-   * match the name in the lookup tables with the sequence number `by`, which the resolver assigns.
+   * Records that all `addresses` of the name `key` are granted to all hostname `patterns` until `until`. The
+   * patterns match the name in the lookup tables (the policy for DNS names) with the number `by`.
    */
   granted(
     key: NameKey,
@@ -81,8 +83,8 @@ export class KnownNames {
   }
 
   /**
-   * Returns the time until which all these addresses are granted under the lookup tables with the sequence
-   * number `by`. Returns 0 if an address has no such grant.
+   * Returns the time until which all these addresses are granted under the lookup tables (the policy for DNS
+   * names) with the number `by`. Returns 0 if an address has no such grant.
    */
   grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
     const seen = this.#seen.get(key);

@@ -86,7 +86,7 @@ export class TcpListener {
     this.#server = createServer({ allowHalfOpen: true }, (socket) => this.#accept(socket));
   }
 
-  /** Begins to accept on a duplicate of the listening socket `fd`. */
+  /** Begins to accept connections on a duplicate of the listening socket `fd`. */
   open(fd: number): Promise<void> {
     return listenOnDuplicate(this.#server, fd);
   }

@@ -31,14 +31,16 @@ export type CachedAnswer = {
    */
   readonly rebound: readonly RemovedAddress[];
   /**
-   * `grantedBy`: the sequence number of the lookup tables under which the proxy last granted `addresses`.
-   * `grantedUntil`: the time when that grant ends. `AnswerGrants` writes both fields.
+   * `grantedBy`: the sequence number of the lookup tables (the policy for DNS names) under which the proxy
+   * last granted `addresses`. `grantedUntil`: the time when that grant ends. `AnswerGrants` writes both
+   * fields.
    */
   grantedBy: number;
   grantedUntil: number;
   /**
-   * The grant request in progress; null if there is none. `by`: the sequence number of the lookup tables with
-   * which the request was made. `waiting`: the callbacks of the clients that wait for the end of the request.
+   * The grant request in progress; null if there is none. `by`: the sequence number of the lookup tables (the
+   * policy for DNS names) with which the request was made. `waiting`: the callbacks of the clients that wait
+   * for the end of the request.
    */
   grantRequest: { readonly by: number; readonly waiting: ((isInForce: boolean) => void)[] } | null;
 };

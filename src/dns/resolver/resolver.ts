@@ -52,8 +52,9 @@ export class Resolver {
   readonly members = new MemberRecord();
   #active: ActiveLookups | null = null;
   /**
-   * The sequence number of the lookup tables. `use` and `invalidateGrants` increase this number. Grants from
-   * an earlier number then no longer count, so the next answers request their grants again.
+   * The sequence number of the lookup tables (the policy for DNS names). `use` and `invalidateGrants`
+   * increase this number. Grants from an earlier number then no longer count, so the next answers request
+   * their grants again.
    */
   #number = 0;
   readonly #inProgress = new ExpiringMap<string, PendingClient[]>();

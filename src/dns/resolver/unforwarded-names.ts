@@ -30,7 +30,9 @@ const CANARY: UnforwardedAnswer = {
  */
 export class UnforwardedNames {
   #exact: ReadonlySet<NameKey> = new Set();
-  /** The names whose subdomains are canary names. */
+  /**
+   * The names whose subdomains are canary names: software looks them up to learn whether the network filters.
+   */
   #parents: ReadonlySet<NameKey> = new Set();
 
   constructor(canaries: readonly HostnamePattern[]) {

@@ -63,7 +63,10 @@ export class LocalDnsProxy {
   /** The options in force. The parts of the proxy share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof DnsOptions]: DnsOptions[Name] };
   #listeners: ReadonlyMap<string, Listeners>;
-  /** Listeners on removed addresses, which still answer for a short time. The key is `keyOf` the address. */
+  /**
+   * Listeners on removed listening addresses, where the proxy still answers for a short time. The key is
+   * `keyOf` the address.
+   */
   readonly #removed = new Map<string, Listeners & { readonly closeAt: number }>();
   #lastTask: Promise<unknown> = Promise.resolve();
   /** The function that begins to serve the queries that wait in the sockets; null after its call. */
@@ -130,8 +133,9 @@ export class LocalDnsProxy {
   }
 
   /**
-   * Changes the settings; `descriptors` are the listening sockets for them. A failure changes nothing. A
-   * removed address answers for `REMOVED_FOR_MS` more, so that lookups in progress get their answer.
+   * Changes the settings; `descriptors` are the listening sockets for the new settings. A failure changes
+   * nothing. On a removed listening address, the proxy answers for `REMOVED_FOR_MS` more, so that lookups in
+   * progress get their answer.
    */
   change(settings: DnsSettings, descriptors: SocketDescriptors): Promise<void> {
     this.#begin?.();
@@ -144,7 +148,7 @@ export class LocalDnsProxy {
         for (const at of wanted) {
           const key = keyOf(at);
           const removed = this.#removed.get(key);
-          // Keep the listener open during this change.
+          // A removed address is wanted again: keep its listener open during this change.
           if (removed !== undefined) this.#removed.set(key, { ...removed, closeAt: nowMs() + REMOVED_FOR_MS });
           const standing = this.#listeners.get(key) ?? removed;
           const listeners = standing ?? this.#newListeners(at);
@@ -171,7 +175,7 @@ export class LocalDnsProxy {
       this.#cache.change(settings.cacheBytes, settings.serveStaleMs);
       this.#rebinding.change(settings.rebindProtection, settings.rebindAllow);
       this.#unforwarded.change(settings.canaryNames);
-      // Cached answers lack the addresses that the former settings removed.
+      // Clear the cache, because its answers lack the addresses that the former settings removed.
       if (rebindingChanged) this.#cache.clear();
     });
   }

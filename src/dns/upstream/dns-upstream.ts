@@ -31,7 +31,7 @@ const PROBE: UpstreamQuery = {
   options: [],
 };
 
-/** A query in progress at one upstream. `forget` ends the query without a callback. */
+/** A query that was sent to one upstream. `forget` drops the query; its callbacks are then not called. */
 export type Attempt = { forget(): void };
 
 /**

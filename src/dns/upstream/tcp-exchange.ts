@@ -17,8 +17,8 @@ export class TcpExchange {
   ) {}
 
   /**
-   * Sends a query. Returns a function that drops the query without a callback. Calls `onAnswer` or `onError`
-   * at most once. If no descriptor is free, calls `onError` before `send` returns.
+   * Sends a query. Calls `onAnswer` or `onError` at most once. If no descriptor is free, calls `onError`
+   * before `send` returns. The returned function drops the query; neither callback is then called.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let forget = (): void => {};

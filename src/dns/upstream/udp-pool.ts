@@ -37,8 +37,8 @@ export class UdpPool {
   }
 
   /**
-   * Sends a query. Returns a function that drops the query without a callback. Calls `onAnswer` or `onError`
-   * at most once, and never before `send` returns.
+   * Sends a query. Calls `onAnswer` or `onError` at most once, and never before `send` returns. The returned
+   * function drops the query; neither callback is then called.
    */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     const waiting: PendingQuery = { query: asked, onAnswer, onError, by: null, id: 0 };

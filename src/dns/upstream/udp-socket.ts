@@ -73,7 +73,7 @@ export class UdpSocket {
     );
   }
 
-  /** Drops an unanswered query without a callback. */
+  /** Drops an unanswered query. Its callbacks are not called. */
   forget(id: number): void {
     this.#sent.delete(id);
     if (this.#isRetired && this.#sent.size === 0) this.#port.close();

@@ -3,9 +3,9 @@ import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 /**
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
  * events that were lost before they became findings, or changes that were dropped for a sink.
- * `cluster_contradiction`: etcd contradicted this node, so that the node applied and wrote nothing.
- * `address_shared`: different objects of two integrations own an address. `value_unreadable`: a value of etcd
- * does not match its schema. The node ignores such a value.
+ * `cluster_contradiction`: etcd lacked data that this node had applied, so that the node applied and wrote
+ * nothing. `address_shared`: different objects of two integrations own an address. `value_unreadable`: a
+ * value of etcd does not match its schema. The node ignores such a value.
  */
 export const FINDING_TYPES = [
   'l4_deny',

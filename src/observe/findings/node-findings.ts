@@ -3,7 +3,10 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';
 
-/** The key is truncated, because another program can write a key of up to 1.5 MB to etcd. */
+/**
+ * The maximum length of an etcd key or reason in a finding. Longer texts are truncated, because another
+ * program can write a key of up to 1.5 MB to etcd.
+ */
 const MAX_CHARACTERS = 512;
 
 /**
@@ -25,8 +28,8 @@ export function addressShared({ address, integrations }: SharedAddress, atMs: nu
 }
 
 /**
- * Returns a finding of type `cluster_contradiction`. `code` is the kind of the contradiction, such as
- * `older`. `atMs` is the time in milliseconds since 1970.
+ * Returns a finding of type `cluster_contradiction`: etcd lacks data that this node has applied. `code` is
+ * the kind of the contradiction, such as `older`. `atMs` is the time in milliseconds since 1970.
  */
 export function clusterContradiction(code: string, atMs: number): FindingDelta {
   return {

@@ -49,7 +49,7 @@ export type ClusterStats = {
   readonly appliedRevision: number;
   readonly lag: number;
   readonly connected: boolean;
-  /** Whether etcd contradicts this node, so that the node applies and writes nothing. */
+  /** Whether etcd lacks data that this node has applied. The node then applies and writes nothing. */
   readonly isContradicted: boolean;
   /** Whether the database of etcd is full. */
   readonly isFull: boolean;

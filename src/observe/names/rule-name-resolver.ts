@@ -61,8 +61,8 @@ export class RuleNameResolver {
   }
 
   /**
-   * Returns the generation of the program with this epoch. Returns null if another process activated the
-   * program, or if its rule names were already discarded.
+   * Returns the generation of the program with this epoch (the generation as the datapath counts it). Returns
+   * null if another process activated the program, or if its rule names were already discarded.
    */
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;

@@ -3,8 +3,9 @@ import { redactedBytes } from '#observe/log/redaction.js';
 import { type Chunk, type Collector, MAX_BYTES, TIMEOUT_MS } from './collector.js';
 
 /**
- * How a collector ended. `cut`: the file exceeded its size limit and was truncated. `failed`, `timed_out`:
- * the file contains only the bytes that the collector produced before it failed or reached its time limit.
+ * How a collector, which produces one file of a support dump, ended. `cut`: the file exceeded its size limit
+ * and was truncated. `failed`, `timed_out`: the file contains only the bytes that the collector produced
+ * before it failed or reached its time limit.
  */
 type Outcome = 'complete' | 'cut' | 'failed' | 'timed_out';
 

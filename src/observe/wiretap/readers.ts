@@ -30,8 +30,7 @@ const STALLED_MS = 60_000;
 const SENDS_AT_ONCE = 64;
 
 /**
- * Adds a reader to a channel. In the queue with the frames, so that the reader gets only the frames behind
- * it.
+ * Adds a reader to a channel. The queue holds it between frames, so that the reader gets only later frames.
  */
 type Subscription = { readonly reader: number; readonly channel: number };
 type Reader = { readonly sink: Sink; lost: Lost; channel: number | null; taken: number; stalledSince: number | null };

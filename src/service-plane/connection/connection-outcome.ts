@@ -6,8 +6,8 @@ import type { HandshakeFault } from './handshake.js';
 export const NO_BYTES = Buffer.alloc(0);
 
 /**
- * A verdict with its reason and its step. The step is the rule or default that decided. The reason is a
- * reason of the policy evaluation, or a fault of the connection.
+ * A verdict, the rule or default that decided (`step`), and the reason. The reason comes from the policy
+ * evaluation, or is a fault of the connection.
  */
 export type Outcome = Pick<Decided, 'step' | 'verdict'> & {
   readonly reason: Decided['reason'] | RefusedReason | HandshakeFault;

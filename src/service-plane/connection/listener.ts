@@ -20,7 +20,7 @@ export class Listener {
     );
   }
 
-  /** Begins to accept on a duplicate of the listening socket `fd`. */
+  /** Begins to accept connections on a duplicate of the listening socket `fd`. */
   open(fd: number): Promise<void> {
     return listenOnDuplicate(this.#server, fd);
   }

@@ -12,7 +12,7 @@ export type PlaneContext = {
   readonly evaluator: ConnectionEvaluator;
   readonly counts: Counts;
   readonly hits: Pick<DecidedHits<Decider>, 'add'>;
-  /** Returns true if the service plane must report decisions with this verdict. */
+  /** Returns true if decisions with this verdict must be reported to the observer, by `see`. */
   tells(verdict: Verdict): boolean;
   see(seen: Omit<SeenConnection, 'atMs'>): void;
 };

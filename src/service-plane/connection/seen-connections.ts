@@ -2,7 +2,7 @@ import type { SeenConnection, SeenConnections } from '#contracts/service-plane/s
 
 /**
  * Limits for the records that `SeenConnectionRecorder` collects between two calls of `drain`: `ALLOWED` for
- * allowed connections and requests, `DENIED` for all others. Above a limit, the recorder only counts.
+ * allowed connections and requests, `DENIED` for all others. Above a limit, the recorder only counts events.
  */
 const ALLOWED = 8_192;
 const DENIED = 8_192;

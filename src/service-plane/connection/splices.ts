@@ -9,7 +9,7 @@ import { destroyWithReset } from '#sockets/socket-options.js';
 /** A socket with the field `_handle`, which Node's type definitions lack. */
 type Handled = Socket & { readonly _handle: { readStop(): void } | null };
 
-/** Hands pairs of sockets over from Node to the splice thread. */
+/** Hands pairs of sockets over from Node to the splice thread, which forwards their bytes by splice(2). */
 export class Splices {
   readonly #ends = new Map<number, () => void>();
   #orders: SpliceOrder[] = [];
@@ -42,7 +42,10 @@ export class Splices {
     };
   }
 
-  /** Allows the splice thread to offload spliced connections to the datapath from now on. */
+  /**
+   * Allows the splice thread to offload spliced connections from now on: the datapath then forwards their
+   * packets.
+   */
   spliceBy(point: SpliceOffload): void {
     this.#order({ spliceBy: point });
   }

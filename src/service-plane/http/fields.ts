@@ -11,8 +11,8 @@ import { isSpace } from './octets.js';
 export type Framing = number | 'chunked' | 'until_close';
 
 /**
- * The fields of a head. `list` contains the fields that are forwarded. The other members contain the values
- * of Host, Expect, the length fields and hop-by-hop fields (RFC 9110, 7.6.1).
+ * The fields of a message head. `list` contains the fields that are forwarded. The other members contain the
+ * values of Host, Expect, the length fields and hop-by-hop fields (RFC 9110, 7.6.1).
  */
 export type Fields = {
   readonly list: Headers;

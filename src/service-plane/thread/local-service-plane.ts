@@ -40,7 +40,7 @@ export class LocalServicePlane {
   readonly #hits = new DecidedHits(deciderKey);
   /** The function that begins to accept the connections that wait in the socket; null after its call. */
   #begin: (() => void) | null = null;
-  /** The longest time for which connections wait for `setGrantPort`. */
+  /** The longest time for which connections wait for `setGrantPort`, in milliseconds. */
   #waitMs = 0;
   /** The options in force. The parts of the service plane share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
@@ -64,8 +64,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts on the listening socket `fd`. With `waitMs`, connections wait in the socket until `setGrantPort`
-   * or `accept`, for at most this time.
+   * Accepts connections on the listening socket `fd`. With `waitMs`, connections wait in the socket until
+   * `setGrantPort` or `accept`, for at most this number of milliseconds.
    */
   async open(fd: number, waitMs = 0): Promise<void> {
     this.#waitMs = waitMs;
@@ -185,8 +185,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Returns the limit that is exhausted, if each limit of open connections (per source and in total) is
-   * multiplied by `times`; null if none is exhausted.
+   * Returns which limit of open connections is reached (per source, or in total), after both limits are
+   * multiplied by `times`; null if neither is reached.
    */
   #overflow(source: number, times: number): OverflowReason | null {
     const { maxConnections, maxConnectionsPerSource } = this.#options;

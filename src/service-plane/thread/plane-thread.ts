@@ -34,8 +34,8 @@ export class PlaneThread {
   readonly #handover = new Handover();
   #stopped: Promise<void> | null = null;
   /**
-   * The BPF objects of the splicing offload, with descriptors that this `PlaneThread` owns. At the end of the
-   * node, the datapath closes its own descriptors before `#resetOffloaded` resets the offloaded connections.
+   * The BPF objects of the splicing offload, with descriptors that this `PlaneThread` owns. When the node
+   * stops, the datapath closes its own descriptors before `#resetOffloaded` resets the offloaded connections.
    */
   #point: OwnSpliceOffload | null = null;
   /** Why the thread cannot read the trusted CA certificates for servers (`upstream_ca`); null: no fault. */

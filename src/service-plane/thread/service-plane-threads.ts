@@ -113,7 +113,8 @@ class ServicePlaneThreads implements ServicePlane {
     const changing = await Promise.allSettled(this.#threads.map((thread) => thread.change(settings)));
     const failed = changing.find((one) => one.status === 'rejected');
     if (failed !== undefined) {
-      // Ignore failures: a thread that has died starts again with the new options.
+      // Restore the previous settings in all threads. Ignore failures: a thread that has died starts again
+      // with these settings.
       await Promise.allSettled(this.#threads.map((thread) => thread.change(this.options)));
       throw failed.reason;
     }

@@ -53,7 +53,10 @@ export class Pump {
   readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
   readonly #eventView = new DataView(this.#events.buffer);
   #dirty: Sender[] = [];
-  /** Counts pump iterations and flushes. The number changes whenever a new batch begins. */
+  /**
+   * The number of iterations and flushes so far. A change of this number shows that a new batch of datagrams
+   * has begun.
+   */
   iterations = 0;
   #isIterating = false;
   #loop = -1;

@@ -17,7 +17,8 @@ export type State = { readonly format: number; readonly count: number } & Outbox
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
 const isTextOrNull = (value: unknown): boolean => value === null || typeof value === 'string';
 /**
- * Tests the fields that the store and its indexes use. A finding of another build may have additional fields.
+ * Returns true if a stored value has the fields that the finding store and its indexes use. A finding of
+ * another build may have additional fields.
  */
 const isFinding = (value: unknown): boolean =>
   isObject(value) &&

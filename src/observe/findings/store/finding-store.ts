@@ -251,8 +251,8 @@ function mergeFailure(unmerged: readonly FindingDelta[], error: unknown): unknow
 const NOTHING = new Uint8Array(0);
 
 /**
- * Returns the operations that update the index keys of a changed finding. An index key is an index prefix,
- * which stays the same, and the place of the finding, which contains the time of its last event.
+ * Returns the operations that update the index keys of a changed finding. An index key consists of a prefix,
+ * which stays the same, and of the finding's place (sort key), which changes with the time of its last event.
  */
 function placed(after: FindingDelta, place: string, before: FindingDelta | undefined, id: string): KvOperation[] {
   if (before?.lastMs === after.lastMs) return [];

@@ -49,8 +49,8 @@ export function connectionMessage(
 }
 
 /**
- * Returns the fields of a wiretap message for the owners of its addresses. Returns no fields if neither
- * address has an owner.
+ * Returns the fields of a wiretap message for the Kubernetes owners of its addresses. Returns no fields if
+ * neither address has an owner.
  */
 export function shownOwners(
   source: OwnerName | null,

@@ -379,7 +379,9 @@ export class Http1Session {
     if (this.#waiting !== null) setImmediate(() => this.#read());
   }
 
-  /** Returns true if another request can follow after a response with this framing. */
+  /**
+   * Returns true if the client can send another request on its connection after a response with this framing.
+   */
   #staysAfter(exchange: Http1Exchange, framing: ResponseHead['framing']): boolean {
     return exchange.keepsClient(framing) && !(this.#clientEnded && this.#waiting === null);
   }

@@ -24,7 +24,7 @@ export type Http2BodyPorts = {
   isWhole(): boolean;
   /** True if the trailers of this message may be forwarded. */
   readonly trails: boolean;
-  /** The window of the connection on which the body arrives. */
+  /** The flow-control window of the connection on which the body arrives. */
   readonly window: Http2Window;
   /**
    * Sends the message head on the target stream, and returns the target stream; null if the target stream is
@@ -84,7 +84,7 @@ export class Http2Body {
   finish(): boolean {
     const { from, ports } = this;
     if (!ports.isWhole()) return false;
-    // `read` emits `data` for each chunk.
+    // Each call of `read` emits the event `data`, whose listener forwards the chunk.
     while (from.read() !== null);
     this.#end();
     return true;

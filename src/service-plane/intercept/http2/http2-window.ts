@@ -35,7 +35,7 @@ export class Http2Window {
     this.#set();
   }
 
-  /** `stream`: the stream that is no longer paused. */
+  /** Must be called when `stream`, for which `paused` was called, is no longer paused. */
   resumed(stream: Http2Stream): void {
     this.#paused--;
     // Node sends an increase of the window only together with another frame, or when a stream starts to read.
@@ -62,9 +62,10 @@ export class Http2Window {
     const size = Math.max(0, CONNECTION_WINDOW - withheld);
     const before = this.#size;
     if (size === before) return false;
-    // nghttp2 returns withheld bytes only when it sends a WINDOW_UPDATE or receives data. A sender whose
-    // window is used up sends no data. So an increase first exceeds all earlier sizes by one byte: this sends
-    // a WINDOW_UPDATE of one byte, and then a second one with the bytes that are no longer withheld.
+    // nghttp2 returns withheld bytes to the sender only when it sends a WINDOW_UPDATE or receives data. A
+    // sender whose window is used up sends no data. So an increase first sets a size that exceeds all earlier
+    // sizes by one byte. nghttp2 then sends a WINDOW_UPDATE of one byte, and a second one with the withheld
+    // bytes.
     if (size > before) session.setLocalWindowSize(++this.#whole);
     session.setLocalWindowSize(size);
     this.#size = size;
