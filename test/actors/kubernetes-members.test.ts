@@ -183,7 +183,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('a policy is compiled without rules for former Kubernetes members after the datapath had no room for them, until another generation is in force', async () => {
+  it('rules for former Kubernetes members (addresses no longer selected) are left out if the datapath lacks room, until another generation is in force', async () => {
     const { system, datapath, source, send, until } = await started();
     const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
     source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
@@ -227,7 +227,7 @@ describe('the members of selectors in a running node', () => {
       return { ...running, pairs };
     }
 
-    it('a policy write succeeds without rules for former Kubernetes members if the datapath has no room for these rules', async () => {
+    it('a policy write succeeds without rules for former Kubernetes members (addresses no longer selected) if the datapath has no room for them', async () => {
       const { system, datapath, pairs, until } = await withFormer(0);
       expect(await system.policies.write(write(POLICY))).toMatchObject({ kind: 'written', generation: 1 });
       expect([pairs, datapath.log]).toEqual([
@@ -237,7 +237,7 @@ describe('the members of selectors in a running node', () => {
       await until('policy_ready', 'active');
     });
 
-    it('a dry run and a write of one source group succeed without rules for former Kubernetes members if the datapath has no room for these rules', async () => {
+    it('a dry run and a write of one source group omit rules for former Kubernetes members (no longer selected) if the datapath has no room for them', async () => {
       const { system, pairs } = await withFormer(0);
       const tried = await system.policies.write(write(POLICY, { dryRun: true }));
       const first = await system.policies.write(write(POLICY));
@@ -249,7 +249,7 @@ describe('the members of selectors in a running node', () => {
       expect(pairs).toEqual([1, 0, 0, 1, 0]);
     });
 
-    it('a compilation after a change of Kubernetes members omits rules for former members, without an error, if the datapath has no room for them', async () => {
+    it('a compilation after a change of Kubernetes members omits rules for addresses no longer selected, without an error, if there is no room for them', async () => {
       const { system, datapath, pairs, send } = await withFormer(0);
       await system.policies.write(write(POLICY));
       const details: string[] = [];
@@ -267,7 +267,7 @@ describe('the members of selectors in a running node', () => {
       expect(details.filter((detail) => detail.includes('could not be compiled'))).toEqual([]);
     });
 
-    it('a policy write that is too large even without rules for former Kubernetes members is refused with capacity_exceeded', async () => {
+    it('a policy write that is too large even without rules for former Kubernetes members (no longer selected) is refused with capacity_exceeded', async () => {
       const { system, datapath, pairs } = await withFormer(-1);
       expect(await system.policies.write(write(POLICY))).toMatchObject({
         kind: 'refused',

@@ -14,7 +14,7 @@ async function accepted(found: typeof enforced | null): Promise<InspectionImage[
 }
 
 describe('the service plane before the datapath is open', () => {
-  test('the service plane (TLS and HTTP inspection) uses the stored policy before the datapath is open, if the kernel enforces that policy', async () => {
+  test('the service plane (TLS and HTTP inspection) accepts connections by the stored policy before the datapath is open, if the kernel enforces that policy', async () => {
     expect(await accepted(enforced)).toEqual([stored.inForce.inspection]);
   });
 

@@ -98,7 +98,7 @@ describe('singletonView', () => {
     expect(view(body)).toBe(expected);
   });
 
-  test('`singletonView` does not change a policy that was written in singleton form', () => {
+  test('`singletonView` does not change a policy that was written in singleton form (without name and mode)', () => {
     const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
   });
@@ -233,7 +233,7 @@ describe('policy write', () => {
     },
   );
 
-  test('a policy write in singleton form returns only the stored policy, and the codes of warnings in the header Weir-Warnings', async () => {
+  test('a policy write in singleton form (without name and mode) returns only the policy, and the codes of warnings in the header Weir-Warnings', async () => {
     const { ask } = await answering({
       kind: 'written',
       created: true,

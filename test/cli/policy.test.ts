@@ -60,7 +60,7 @@ describe('weir policy get', () => {
     expect(asked.map(({ path }) => path)).toEqual(['/api/v1/policies', '/api/v1/policies/p-1']);
   });
 
-  it('`weir policy get` with --name or --id prints the singleton form if the policy was written in singleton form', async () => {
+  it('`weir policy get` with --name or --id prints the singleton form (without name and mode) if the policy was written in this form', async () => {
     const { url, asked } = await serverThatAnswers(ok({ ...spare, active: true, policy: config }));
     const words = ['policy', 'get', '--server', url, '--output', 'json'];
     expect(JSON.parse((await run([...words, '--name', 'a/b'], TOKEN)).out)).toEqual(config);
@@ -91,7 +91,7 @@ describe('weir policy get', () => {
     ['by its name', { name: 'old' }, ['--name', 'old'], '/api/v1/policies/by-name/old?form=singleton'],
     ['by its id, if it has no name', { name: null }, ['--id', 'p-2'], '/api/v1/policies/p-2?form=singleton'],
   ])(
-    '`weir policy get` prints a document that `weir policy apply` writes back to an inactive singleton policy (found %s)',
+    '`weir policy get` prints a document that `weir policy apply` writes back to an inactive policy in singleton form (found %s)',
     async (_, named, words, path) => {
       const inactive = { ...spare, ...named };
       const { url, asked } = await serverThatAnswers(
@@ -233,7 +233,7 @@ describe('weir policy apply', () => {
     expect(asked.map(({ ifMatch }) => ifMatch)).toEqual([undefined, '"p-1.2"']);
   });
 
-  it('`weir policy apply` writes the singleton form to the active policy, and reads the texts of the warnings with a dry run', async () => {
+  it('`weir policy apply` writes a file in singleton form (without name and mode) to the active policy, and reads the warnings with a dry run', async () => {
     const active = { ...record, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(

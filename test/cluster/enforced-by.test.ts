@@ -18,7 +18,7 @@ test('a policy write waits until all members, or more than half of the members, 
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 6)), 0)).not.toBe(DELETED);
 });
 
-test('a policy write returns the names of the late members, and succeeds', async () => {
+test('a policy write succeeds, and returns the names of the members that do not enforce it in time', async () => {
   const late = await enforcedBy(DELETED, 'all', polls(at(7, 6, 5)), 0);
   expect(late).toMatchObject({ kind: 'deleted', warnings: [{ code: 'nodes_behind' }] });
   expect(JSON.stringify(late)).toContain('n2, n3');

@@ -251,7 +251,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('hits of the service plane and the DNS proxy are discarded if the hit entry of the rule now belongs to another rule', () => {
+  test('hits of the service plane and the DNS proxy are discarded if the hit counter of the rule now belongs to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);

@@ -170,7 +170,7 @@ describe('members in the kernel', () => {
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
   });
 
-  test('a new Kubernetes member gets its rights at once if the compiled policy has its set of source groups from a former member', () => {
+  test('a new Kubernetes member gets its rights at once if the compiled policy still has its set of source groups from a former member', () => {
     const none = change([WEB, DB], []);
     const former = change([], [[POD, DB.number]]);
     kernel.activate(compile(pods, { membership: { scope, list: none, former } }));

@@ -170,7 +170,7 @@ test('bash completion offers the policies, source groups and rules of the node',
   expect(await offered('flows', 'list', '--rule', '')).toEqual(['web']);
 });
 
-test('`weir policy apply` accepts the output of `weir policy get` for a singleton policy, and writes to the same record', async () => {
+test('`weir policy apply` accepts the output of `weir policy get` for a policy in singleton form, and writes to the same record', async () => {
   const { out: before } = await cli(['policy', 'get']);
   const plain = JSON.stringify(policyOf([{ match: { proto: 'tcp', dst_ports: [81] } }]));
   expect((await cli(['policy', 'apply', '--replace', '-f', '-'], plain)).code).toBe(0);

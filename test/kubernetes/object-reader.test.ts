@@ -134,7 +134,7 @@ describe('ObjectReader', () => {
     ['hostNetwork that is a text', { ...podJson, spec: { hostNetwork: 'true' } }, ownAddresses],
     ['container statuses that are an object', withStatus({ containerStatuses: {} }), ownAddresses],
   ])(
-    '`ObjectReader` keeps the addresses of a pod with %s, and marks the selectors of the pod as undecided',
+    '`ObjectReader` keeps the addresses of a pod with %s, and marks that selectors cannot be evaluated for the pod',
     (_, value, addresses) => {
       const reader = new ObjectReader();
       const record = reader.read('pods', value);

@@ -108,14 +108,14 @@ describe('wantedObjectsOf', () => {
   const options = { node: null, closes: true, hasPodNetworks: false };
   const shop = podSelector({ namespace: 'shop' });
 
-  test('`wantedObjectsOf` returns all pods and the nodes if new pods are closed to allow rules', () => {
+  test('`wantedObjectsOf` returns all pods and the nodes if pods must match no allow rule before they are known', () => {
     const all = { pods: 'all', nodes: true, namespaces: false, node: null };
     expect(wantedObjectsOf([shop], options)).toEqual(all);
     expect(wantedObjectsOf([shop], { ...options, hasPodNetworks: true })).toEqual({ ...all, nodes: false });
     expect(wantedObjectsOf([shop], { ...options, node: 'node-1' })).toEqual({ ...all, node: 'node-1' });
   });
 
-  test('`wantedObjectsOf` returns only the namespaces of selectors if new pods are not closed to allow rules', () => {
+  test('`wantedObjectsOf` returns only the namespaces of selectors if pods may match allow rules before they are known', () => {
     const some = { ...options, closes: false };
     const bank = podSelector({ namespace: 'bank', service_account: 'robot' });
     const two = { pods: new Set(['shop', 'bank']), nodes: false, namespaces: false, node: null };

@@ -71,7 +71,7 @@ describe('the Prometheus metrics', () => {
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
-  it('the metrics of the cluster equal the view of this node, and are 0 without a cluster', async () => {
+  it('the metrics of the cluster have the values that this node knows, and are 0 without a cluster', async () => {
     expect(await samples('weir_cluster_')).toEqual([
       'weir_cluster_connected 1',
       'weir_cluster_leader 1',

@@ -95,7 +95,7 @@ describe('`compile`', () => {
     expect(tooLarge(() => compile(given, { limits, memory })).table).toBe('steps');
   });
 
-  test('`compile` gives each verdict word the verdict and the audit bit of the rule or default whose rank is in the word', () => {
+  test('`compile` gives each verdict word the verdict and audit bit of the rule or default whose rank (place in the order) is in the word', () => {
     for (let seed = 0; seed < 60; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       const { portMaps: leaves, sourcePortMaps: slices, lists } = compile(given);
@@ -200,7 +200,7 @@ describe('`compile` of a group that many sources share', () => {
 });
 
 describe('`compile` of a policy that exceeds a limit', () => {
-  test('`compile` throws CompileTooLarge with need and limit if the policy has more ranks than allowed', () => {
+  test('`compile` throws CompileTooLarge with need and limit if the policy has more ranks (rules and defaults) than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],

@@ -54,7 +54,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('the reference evaluator skips groups that do not contain the source, and counts the rules and defaults of these groups in the rank', () => {
+  test('the reference evaluator skips groups without the source, and counts the rules and defaults of these groups in the rank (place in the order)', () => {
     const given = policy([
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),

@@ -171,7 +171,7 @@ describe('`putGroup` and `deleteGroup`', () => {
     expect([write.ok, problemLines(write as never)]).toEqual([false, problems]);
   });
 
-  test('`putGroup` requires a mode in the group if the policy is in the singleton form', () => {
+  test('`putGroup` requires a mode in the group if the policy is in singleton form (without a mode for the whole policy)', () => {
     const { parsed } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(problemLines(putGroup(parsed, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });

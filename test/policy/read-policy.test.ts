@@ -13,7 +13,7 @@ const context: ReadContext = {
 const envelope: ReadContext = { ...context, form: 'envelope' };
 
 describe('`readPolicy`', () => {
-  it('`readPolicy` reads a body in the singleton form, and takes the mode of the policy from the stored record', () => {
+  it('`readPolicy` reads a body in singleton form (without name and mode), and takes the mode of the policy from the stored record', () => {
     const body = new TextEncoder().encode('{"default_policy": "allow"}\n');
     expect(readPolicy(body, context)).toEqual({
       ok: true,

@@ -25,7 +25,7 @@ function identities({ identities: words }: RuleNames): string[] {
 const verdictsOf = ({ verdicts }: RuleNames) => Array.from(verdicts, verdictOf);
 
 describe('rule names', () => {
-  test('the rule names of a policy contain the rule or default for each rank', () => {
+  test('the rule names of a policy contain the rule or default for each rank (place in the order of evaluation)', () => {
     const ruleNames = ruleNamesOf(sample);
     expect([0, 1, 2, 3, 4].map((rank) => deciderAt(ruleNames, rank))).toEqual([
       { kind: 'rule', group: 'lan', rule: 'web' },
@@ -36,7 +36,7 @@ describe('rule names', () => {
     ]);
   });
 
-  test('the rule names of a policy contain for each rank of the compiled program the rule or default with the same rank in the policy', () => {
+  test('the rule names contain for each rank (place in the order) of the compiled program the rule or default of that rank in the policy', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);

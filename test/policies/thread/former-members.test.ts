@@ -43,7 +43,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-test('a policy that exceeds a limit only because of rules for former Kubernetes members is compiled without these rules', async () => {
+test('a policy that exceeds a limit only because of rules for former Kubernetes members (no longer selected) is compiled without these rules', async () => {
   const [without, full] = [prepared(present), prepared(withFormer)];
   exceedOnce();
   const found = prepared(withFormer);
@@ -53,7 +53,7 @@ test('a policy that exceeds a limit only because of rules for former Kubernetes 
   expect(await found.sample).toEqual(await without.sample);
 });
 
-test('a policy that exceeds a limit even without rules for former Kubernetes members is refused as too large', () => {
+test('a policy that exceeds a limit even without rules for former Kubernetes members (no longer selected) is refused as too large', () => {
   exceedOnce();
   expect(prepared(present).kind).toBe('too_large');
 });

@@ -405,7 +405,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(written(second).stored.record);
   });
 
-  test('the active policy record keeps its mode after a singleton write replaces the policy, with a warning if this mode is audit', async () => {
+  test('the active policy record keeps its mode after a write without a mode (singleton form) replaces the policy, with a warning if it is audit', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
@@ -470,7 +470,7 @@ describe('the active policy record', () => {
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
 
-  test('the active policy record keeps its mode and name, but gets the singleton form, after a singleton write replaces the policy', async () => {
+  test('the active policy record keeps its mode and name, but gets the singleton form, after a write without name and mode replaces the policy', async () => {
     const { system, first } = await withPolicy();
     const outcome = written(await system.policies.write(singleton('lan')));
     expect(outcome.created).toBe(false);
@@ -612,7 +612,7 @@ describe('the activation of a stored policy', () => {
     expect(again.datapath.inForce).toBe(2);
   });
 
-  test('the activation of a stored policy keeps the singleton form of the record, and a repeated activation stages nothing', async () => {
+  test('the activation of a stored policy keeps the singleton form (without name and mode), and a repeated activation stages nothing', async () => {
     const running = await withPolicy();
     const { system, datapath, first } = running;
     written(await system.policies.write(singleton('lan')));
@@ -700,7 +700,7 @@ describe('a write of one source group', () => {
     write(body, { target: { by: 'id', id }, sourceGroup, ...more });
   const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
 
-  test('a write of one source group stages and flips the whole policy, stores a new revision, and returns the written group', async () => {
+  test('a write of one source group stages the whole policy, puts it in force, stores a new revision, and returns the written group', async () => {
     const { system, datapath, store, first } = await withPolicy();
     const { record } = first.stored;
     const outcome = written(
@@ -753,7 +753,7 @@ describe('a write of one source group', () => {
     expect((await store.policies.active())?.record).toEqual(outcome.stored.record);
   });
 
-  test('a write of one source group keeps form and mode of the policy record, and is refused if a singleton group has no mode', async () => {
+  test('a write of one source group keeps form and mode of the policy record, and is refused if the group lacks a mode in singleton form', async () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     const { stored } = written(await running.system.policies.write(singleton('lan')));
