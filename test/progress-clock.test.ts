@@ -4,7 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
 import { ProgressClock } from '#test/progress-clock.js';
 
-/** Computes, prints a line, and waits for a line. */
+/** An awk program that uses processor time, prints a line, and waits for a line of input. */
 const COMPUTING = 'BEGIN { while (i < 2e6) i++; print i; fflush(); getline }';
 const busy: number[] = [];
 

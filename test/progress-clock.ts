@@ -26,7 +26,7 @@ export class ProgressClock {
     return Math.max(passed / LEAST_SHARE, passed - this.waitedMs());
   }
 
-  /** The waits since the start in ms. */
+  /** The time in ms since the start in which threads waited for a processor or the hypervisor ran others. */
   waitedMs(): number {
     let waited = stolenMs() - this.#stolen;
     for (const [thread, ms] of waitsOf(descendants(process.pid))) waited += ms - (this.#waited.get(thread) ?? 0);

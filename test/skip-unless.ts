@@ -14,11 +14,11 @@ export const LACKS = {
   vlans: 'the kernel has no VLAN interfaces (module 8021q)',
 } as const;
 
-/** Runs tests and groups. `skipUnless` returns one that skips them. */
+/** The runner that runs tests and groups; the other runner of `skipUnless` skips them. */
 const RUNS: Runner = { test, describe };
 
 /**
- * Returns `test` and `describe`; they skip what they get unless `isPossible`. The name of a skipped test then
+ * Returns `test` and `describe`, which skip their tests unless `isPossible`. The name of a skipped test then
  * contains `reason`, and scripts/test.sh prints the name at its end. `reason`: what this machine lacks, as a
  * sentence without a full stop. A lint rule refuses other ways to skip a test.
  */

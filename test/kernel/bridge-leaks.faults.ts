@@ -110,7 +110,7 @@ test('no denied packet crosses the bridge while policies are replaced', () => ex
 test('no denied packet crosses the bridge while nftables is flushed and the guard (nftables rules of Weir) is created again', () =>
   expectClosed((round) => {
     sh('nft flush ruleset');
-    // The programs enforce alone in every second round.
+    // In every other round, the guard is not created again, and only the BPF programs enforce.
     if (round % 2 === 1) datapath.attach();
   }));
 

@@ -99,7 +99,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
           unseen: ipv4('unseen', { ...service, id: 2, fragment: 3, content: new Uint8Array(16).fill(8) }),
         };
         const { server } = await bridged.send('client', frames);
-        // br_netfilter joins the fragments of a datagram, and its fragment is then not one of these frames.
+        // Ignore `first`: with br_netfilter, the kernel joins and splits the fragments, so the frame differs.
         expect(server.filter((name) => name !== 'first')).toEqual(['allowed', 'service', 'later']);
         expect((await bridged.send('server', { back: reply('back', service) })).client).toEqual(['back']);
       });
@@ -142,7 +142,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       expect((await bridged.send('server', { answer: reply('answer', real) })).client).toEqual(['answer']);
       for (const [index, allowed] of [only([PUBLIC, 80]), only(['10.77.2.2', 9]), denyAll].entries()) {
         node.enforce(allowed);
-        // The open flow, and a new one.
+        // Send a packet of the flow that is open already, and a packet that would open a new flow.
         expect([await send(4_001), await send(4_010 + index)]).toEqual([[], []]);
       }
     });

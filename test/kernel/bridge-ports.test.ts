@@ -228,7 +228,7 @@ describe('policed bridge ports', () => {
     await bridged.send('client', move);
     const before = rxPackets();
     await bridged.send('client', { allowed: ipv4('allowed'), denied: ipv4('denied', { dport: 10 }) });
-    // The last frame of `send` comes back too.
+    // Two frames come back: `allowed`, and the frame with which `send` marks the end.
     expect(rxPackets() - before).toBe(2);
   });
 

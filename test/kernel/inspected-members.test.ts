@@ -81,7 +81,7 @@ function dialTcp(localAddress: string): Promise<{ readonly socket: Socket; reado
   return within(topology.client.name, async () => {
     const socket = connectTcp({ host: ADDRESSES.server, port: PORT, localAddress });
     const ended = codeOf(socket);
-    // A reset that comes before this thread reads the connection ends the attempt itself.
+    // The connection can be reset before this thread handles `connect`: the socket then has only an error.
     await Promise.race([new Promise<void>((resolve) => socket.once('connect', resolve)), ended]);
     return { socket, ended };
   });
@@ -99,7 +99,7 @@ async function echoes(socket: TLSSocket): Promise<boolean> {
 const codeOf = (socket: Socket): Promise<unknown> =>
   new Promise((resolve) => socket.once('error', ({ code }: NodeJS.ErrnoException) => resolve(code)));
 
-/** Changes the members of the node: first those of the kernel, as the node does. */
+/** Changes a member in the record, in the kernel, and then in the service plane, in the order of a node. */
 async function changeMember(set: number, host: string): Promise<void> {
   members.change(change(set, host));
   await datapath.changeMembers(change(set, host));

@@ -85,7 +85,7 @@ async function chainsExist(): Promise<boolean> {
   return (await topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'upstream_zone')).code === 0;
 }
 
-/** Returns the addresses of clients that were the source of a packet outside since the last call. */
+/** Returns the client addresses that have reached the server as source of a packet since the last call. */
 async function leaked(): Promise<string[]> {
   const sources = await capture.sources();
   return Object.keys(sources).filter((source) => /^10\.77\.[13]\./.test(source));
@@ -120,7 +120,7 @@ describe('behind masquerade', () => {
     child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
     for (const next of ['pong 1', 'pong 2', 'pong 3']) {
       await expect.poll(() => lines.at(-1), { interval: 5 }).toBe(next);
-      // The client sends the next packet.
+      // Flush after each response, so that the client sends the next packet after the flush.
       flushConntrack();
     }
     await expect.poll(() => lines).toContain('pong 5');
@@ -172,7 +172,7 @@ add chain ip seen out { type filter hook postrouting priority 0; }
 add rule ip seen out oifname "other0" counter name left`,
     );
     onTestFinished(() => void node.run('nft', 'delete', 'table', 'ip', 'seen'));
-    /** Sends a TCP packet with this mark and these flags. Returns how many leave. */
+    /** Sends a TCP packet with this mark and these flags from the node. Returns 1 if it leaves, else 0. */
     const leaving = async (mark: number, flags: number): Promise<number> => {
       const program = `import socket, struct
 s = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
@@ -277,14 +277,14 @@ describe('behind DNAT', () => {
     await translate(MASQUERADE, forward);
     const words = ['-c', peerClient([ADDRESSES.server, 42_000], [ADDRESSES.nodeWan, PUBLIC])];
     expect((await topology.server.run('/usr/bin/python3', ...words)).stdout).toBe('');
-    // Without the forward judge, the guard drops the packet.
+    // Kernels without the forward judge (netfilter program) drop the packet by the guard instead.
     if (hasNetfilterPrograms()) expect(datapath.stats().drops.not_inspected?.packets).toBeGreaterThan(0n);
   });
 
   test('an inspected connection by DNAT to a host behind the node reaches neither its destination nor that host', async () => {
     await topology.node.must('ip', 'route', 'add', '10.99.0.0/16', 'via', ADDRESSES.server);
     await translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} dnat to ${ADDRESSES.server}`);
-    // Attempts to connect of the tests before are repeated for some seconds.
+    // Wait until the clients of the earlier tests, which repeat their SYNs for some seconds, are silent.
     const quiet = async () => Object.keys(await capture.sources());
     await expect.poll(quiet, { interval: 1_200 }).toEqual([]);
     const words = ['-c', peerClient([ADDRESSES.client, 42_001], [SERVICE, 443])];

@@ -209,7 +209,7 @@ test('the counter of passed non-IPv4 packets counts forwarded IPv6 packets, but 
   expect(await reaches('client', IPV6.nodeLan, data)).toBe(true);
   expect(passed()).toBe(0);
   expect(await reaches('client', IPV6.server, data)).toBe(true);
-  // The request and the reply.
+  // The node has forwarded the request and the reply.
   expect(passed()).toBe(2);
 });
 

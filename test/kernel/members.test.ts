@@ -33,7 +33,7 @@ const scope = {
   networks: new Map(),
 };
 
-/** Members of which the second is an address that no packet has. */
+/** Returns a list of two members: the pod that sends the packets, and an address that no packet has. */
 const list = (first: SelectorSet, second: SelectorSet): MemberList => ({
   added: [first, second],
   addresses: Uint32Array.of(POD, POD + 1),
@@ -52,7 +52,7 @@ let leave: () => void;
 let datapath: Datapath;
 let client: Socket;
 const servers: Socket[] = [];
-/** The send times of the datagrams that arrived, in milliseconds, by the port of the server. */
+/** The times in ms at which the datagrams that arrived were sent, by the port of the server. */
 const arrived = new Map<number, number[]>();
 let replies = 0;
 
@@ -88,7 +88,7 @@ async function activate(members: MemberList, generation: number): Promise<void> 
   await datapath.flip();
 }
 
-/** Returns a program with 100,000 rules more, for which the maps of the program grow. */
+/** Returns a program with 100,000 more rules, for which the datapath must enlarge the maps of the program. */
 function largeProgram(): Program {
   const random = new Random(seedOf(20_261_130));
   const many = Array.from({ length: 100_000 }, (_, at) =>
@@ -145,7 +145,7 @@ test("a new pod with the address and five-tuple of a former pod gets none of the
     const { gap, end } = sending();
     await pause(20);
     const begun = performance.now();
-    // The address has no owner first, as after a removal. Then the next pod gets it.
+    // The first pod is removed, so that the address has no owner. Then the next pod gets the address.
     await datapath.changeMembers(podIs(null));
     const changed = performance.now() - begun;
     expect(await datapath.changeMembers(podIs(DB))).toMatchObject({ members: 2, uncompiled: 0 });

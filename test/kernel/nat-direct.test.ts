@@ -41,7 +41,7 @@ add chain ip mine pre { type nat hook prerouting priority -100; }
 add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine pre iifname "wan0" meta l4proto { tcp, udp } th dport ${PUBLIC} dnat to ${client}:${PORT}
 add rule ip mine post oifname "wan0" meta l4proto { tcp, udp } masquerade to :20000-20999`;
-/** An alias is valid for this time, and conntrack calls a UDP flow established after two seconds. */
+/** The time for which an alias (the translation of a flow) is valid, and until a UDP flow is established. */
 const ALIAS_MS = 1_050;
 const ASSURED_MS = 2_100;
 
@@ -99,8 +99,8 @@ function checked(frame: Uint8Array): { readonly ttl: number | undefined; readonl
 const RIGHT = { ttl: 63, sums: [0xffff, 0xffff] };
 
 /**
- * Opens a TCP connection from the client to the server, whose packets the datapath can send directly then.
- * Returns the port that the node gives the client. `untranslated`: the end of the client without NAT.
+ * Opens a TCP connection from the client to the server, whose packets the datapath can then send directly.
+ * Returns the source port that the node gives the client. `untranslated`: the client's end without NAT.
  */
 async function connected(untranslated?: readonly [string, number]): Promise<number> {
   const { text } = await sent('client', tcp([client, port], [server, PORT], TCP.syn));
@@ -110,7 +110,7 @@ async function connected(untranslated?: readonly [string, number]): Promise<numb
   await sent('client', tcp([client, port], [server, PORT], TCP.ack));
   await sent('server', tcp([server, PORT], end, TCP.ack));
   const ack = [tcp([client, port], [server, PORT], TCP.ack), tcp([server, PORT], end, TCP.ack)] as const;
-  // The first period of a flow takes the stack, and the second one the interface of the first.
+  // The stack forwards the packets of the first period. In the second, the datapath uses the same interface.
   for (let period = 0; period < 2; period++) {
     await pause(ALIAS_MS);
     node.datapath.look();
@@ -142,7 +142,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
     expect(node.datapath.stats().forwarding).toEqual({ way: 'direct', reason: 'no third-party hook except NAT' });
     const checks = () => Object.keys(WINDOW_CHECKS).map((name) => Number(readFileSync(pathOf(name), 'utf8')));
     expect(checks()).toEqual([1, 1, DAYS, DAYS]);
-    // A later change of the administrator stays.
+    // The datapath does not overwrite a value that an administrator sets later.
     for (const [name, value] of [
       ['be_liberal', 0],
       ['timeout_max_retrans', 300],
@@ -263,7 +263,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
 
   test('conntrack keeps an idle, directly forwarded connection for days, also if it saw data without the acknowledgment', async () => {
     await connected();
-    // Data beyond the window that conntrack knows, by the stack: conntrack calls it unacknowledged.
+    // The stack forwards data beyond the window that conntrack knows. conntrack then waits for its ACK.
     await sent('client', tcpAt(1, [client, port], [server, PORT]));
     await node.topology.node.must('nft', 'add chain ip mine after { type filter hook forward priority 0; }');
     expect(await sent('client', tcpAt(1_000_000_000, [client, port], [server, PORT]))).toMatchObject({ byStack: true });
@@ -291,7 +291,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
       const texts = new Set<string | undefined>();
       const began = performance.now();
       let direct = 0;
-      // The entry would end three seconds after the last packet that conntrack has seen.
+      // Send for 9 s: conntrack deletes the entry three seconds after the last packet that it has seen.
       while (direct < 20 || performance.now() - began < 9_000) {
         for (const [from, packet] of [
           ['client', request],
@@ -363,7 +363,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
   });
 });
 
-/** A download with checksum offload sends about 100 packets a second, and more without it. */
+/** A download of this test has about 100 packets a second with checksum offload, and more without it. */
 const PACKETS = 20;
 /** Returns the number of packets that the node has received from the server. */
 const arrived = (): number =>
@@ -431,7 +431,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('a download through masquerad
           from = to;
           expect(byStack).toBe(0);
         });
-        // The datapath looks up the next hop again in this time.
+        // Within this time, the datapath looks up the next hop of the connection again.
         await pause(2 * ALIAS_MS);
         await eventually(() => expect(arrived()).toBeGreaterThan(from.all + 5 * PACKETS));
         expect(forwarded()).toBe(from.stack);

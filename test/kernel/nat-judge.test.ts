@@ -26,8 +26,8 @@ beforeAll(async () => {
 afterAll(() => node.remove());
 afterEach(() => node.detach());
 
-// On most distributions nf_conntrack is a module, whose functions need CAP_SYS_ADMIN. It is built into the
-// kernel of these tests.
+// `readsConntrack` is false as on most distributions: there nf_conntrack is a module, whose functions need
+// CAP_SYS_ADMIN. In the kernel of these tests it is built in.
 function police(more: Partial<DatapathOptions> = {}): LocalDatapath {
   const datapath = node.open({ interfaces: ['lan0', 'wan0'], forwarding: 'auto', readsConntrack: false, ...more });
   node.enforce(allowAll);

@@ -174,7 +174,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
     await this.node.passes('client', request, 'server', `udp ${nodeWan}:6000 > ${server}:${ALLOWED}`);
   }
 
-  /** Other sizes of maps need another datapath, which takes over the flows. */
+  /** Returns datapath options with other map sizes: a new datapath then takes over the flows. */
   #otherSize(): Partial<DatapathOptions> {
     this.#flowCapacity = this.#flowCapacity === 1_024 ? 2_048 : 1_024;
     return this.#options();

@@ -249,7 +249,7 @@ describe('behind masquerade, with both interfaces policed', () => {
       await expect.poll(() => lines.length).toBeGreaterThan(before + 5);
     };
     await grows();
-    // A reply without an entry resets the connection, as without Weir. No reply is under way now.
+    // Flush while no reply is under way: a reply without a conntrack entry resets the connection.
     await new Promise((resolve) => child.stdout?.once('data', resolve));
     flushConntrack();
     await grows();
@@ -294,7 +294,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('DNAT with 
     for (const how of HOWS) await passes('client', how, SERVICE, 80);
     enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);
     for (const how of HOWS) await isDropped('client', how, SERVICE, 80);
-    // Without a rule for NAT, such an address is one like any other.
+    // An address in `dataplane.translated` without a NAT rule is treated like any other address.
     expect(await ask(400, 'client', 'connect', '10.99.0.2', 80)).toEqual(['refused ETIMEDOUT']);
   });
 
@@ -344,10 +344,10 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     police(only(ADDRESSES.server, [ADDRESSES.client, ALLOWED]));
     expect(judges()).toEqual(['forward-2']);
     await passes('server', 'connect', ADDRESSES.nodeWan, PUBLIC);
-    // Other sizes of maps need another datapath, which takes over the flows.
+    // With other map sizes, a new datapath starts and takes over the flows.
     datapath.close();
     open({ flowCapacity: 2_048, pickupMs: 0 });
-    // The guard still takes over packets for the judge of the earlier datapath, and accepts no other mark.
+    // The guard accepts only the mark of packets for the forward judge of the earlier datapath.
     const rules = (await topology.node.must('nft', 'list', 'chain', 'inet', 'weir', 'guard')).split('\n');
     expect(rules.filter((line) => line.includes('accept') && !/iifname|policy/.test(line))).toHaveLength(1);
     await passes('server', 'datagram', ADDRESSES.nodeWan, PUBLIC);

@@ -64,7 +64,7 @@ async function ask(from: 'client' | 'server', how: string, to: string, port: num
   expect((await topology[from].run(process.execPath, ...args)).stdout).toContain('pong 1');
 }
 
-/** Returns the real ends and the ends on the wire of each flow, as `ADDRESS:PORT`. */
+/** Returns the ends of each flow as `ADDRESS:PORT`: those of the two hosts, and those on the wire. */
 async function flows(): Promise<object[]> {
   const { items } = await datapath.flows({ filter: anyFlow(), after: null, limit: 100 });
   const text = (address: number, port: number): string => `${formatAddress(address)}:${port}`;

@@ -52,7 +52,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
   let node: KubeNode;
   let traffic: PodTraffic;
   let installation: Installation;
-  /** The file of the guard while the node enforces. */
+  /** The content of the guard file, which the test has saved while the node enforced. */
   let guard = '';
   const addresses = new Map<string, string>();
   const kubectl = (...words: string[]) => node.kube.kubectl(...words);
@@ -115,7 +115,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     const enforcing = lines
       .map((line) => JSON.parse(line) as { readonly time: string; readonly msg: string })
       .filter(({ msg }) => msg === 'dataplane enforcing');
-    // Before the program of the policy, the node has one with `policy.fallback` alone.
+    // The node logs `dataplane enforcing` twice: for `policy.fallback`, and for the policy itself.
     expect(enforcing.length).toBeGreaterThan(1);
     expect(traffic.last(addressOf('denied'))).toBeGreaterThan(0);
     expect(traffic.last(addressOf('denied'))).toBeLessThanOrEqual(Date.parse(enforcing[0]?.time ?? ''));

@@ -5,7 +5,7 @@ import { ADDRESSES } from '#cli/tour/topology.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { makeCertificates } from '#test/service-plane/certificates.js';
 
-/** A denied connection is reset, or its SYN is dropped. */
+/** A connection without a handshake in this time (ms) was denied: the node resets it, or drops its SYN. */
 const CONNECT_MS = 1_000;
 
 /** A TLS server, and TLS clients with the addresses of pods. */

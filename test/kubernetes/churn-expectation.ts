@@ -146,13 +146,13 @@ export class PrintedCluster {
     return !QUARANTINE.selects(owner) && (group === null || group.selects(owner));
   }
 
-  /** Whether an address without an owner is in the network of the pods of a node: each has 24 bits here. */
+  /** Returns whether an address without an owner is in the pod network of a node. Each of these is a /24. */
   #isClosed(address: string): boolean {
     return this.#podNetworks.some((network) => address.startsWith(network.replace(/0\/24$/, '')));
   }
 }
 
-/** Pods on the network of their node, completed pods, and deleted pods without a container have none. */
+/** Returns false for a pod on the host network, a completed pod, and a deleted pod that no longer runs. */
 function hasAddresses({ metadata, spec, status }: Item): boolean {
   if (spec.hostNetwork === true || status.phase === 'Succeeded' || status.phase === 'Failed') return false;
   const isRunning = status.containerStatuses?.some(({ state }) => state?.running !== undefined) ?? false;

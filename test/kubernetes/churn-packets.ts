@@ -97,13 +97,13 @@ export class Sentinels {
   readonly #send: ChurnPackets['send'];
   readonly #allowed: Flow;
   readonly #denied: readonly Flow[];
-  /** The rounds of the datagrams of the allowed flow that have not arrived. */
+  /** The round of each sent datagram of the allowed flow that has not arrived yet, by its number. */
   readonly #lost = new Map<number, string>();
   #sent = 0;
   #sending: Promise<void> = Promise.resolve();
   #isEnding = false;
   round = '';
-  /** The datagrams that passed without a right. */
+  /** The datagrams that arrived although their source must not send. */
   passed: string[] = [];
 
   constructor(send: ChurnPackets['send'], allowed: Flow, denied: readonly Flow[]) {

@@ -18,7 +18,7 @@ import { CutProxy } from '#test/kubernetes/cut-proxy.js';
 import { KubeApi, type KubeServer } from '#test/kubernetes/kube-api.js';
 import type { Random } from '#test/seed.js';
 
-/** `expired`: the server begins again at a version of which etcd has forgotten all before. */
+/** `expired`: the API server restarts after etcd was compacted, so the node must list the objects again. */
 export const FAULTS = [
   ...['none', 'cut', 'cut after bytes', 'expired', 'SIGSTOP', 'SIGKILL'],
   ...['node SIGTERM', 'node SIGKILL', 'node and server SIGKILL', 'policy'],
@@ -28,16 +28,16 @@ type Fault = (typeof FAULTS)[number];
 export type LifeSample = { readonly mib: number; readonly descriptors: number };
 
 const API = 'http://127.0.0.1:8080';
-/** The back-off of the client is 30 s at most. */
+/** How long the members may take to be right. The client waits up to 30 s before it connects again. */
 const MEMBERS_MS = 60_000;
-/** The time for compilations: new sets of groups are in the kernel and the DNS proxy after them. */
+/** How long the kernel, DNS proxy and service plane may take after that: the policy may be compiled. */
 const PARTS_MS = 5_000;
 const [FIRST_PORT, BASE_PORT] = [9_000, 8_999];
-/** The group of all pod networks and of the addresses of nodes. */
+/** The id of the source group that has all pod networks and the addresses of nodes. */
 const BASE = 'base';
 const ALL_GROUPS = [QUARANTINE, ...CHURN_GROUPS, CANARY];
 const PODS_AND_NODES = [...POD_ADDRESSES, ...NODE_ADDRESSES];
-/** The pod that may always send, the one that never may, and an address that no pod has. */
+/** The address of a pod that may always send, of a pod that may never send, and an address without a pod. */
 const [ALLOWED, DENIED, UNOWNED] = [podAddress(1, 200), podAddress(1, 201), podAddress(1, 202)];
 
 const portOf = (group: ChurnGroup | null): number =>
@@ -66,9 +66,9 @@ function groupConfig(group: ChurnGroup | null, tlsPort: number): object {
 
 /** A running node that follows a real API server through a proxy, and packets from the addresses of pods. */
 export class ChurnRig {
-  /** The memory and the descriptors of each process of the node at its points at rest. */
+  /** For each process of the node, its memory and descriptors at the times when no change was under way. */
   readonly lives: LifeSample[][] = [[]];
-  /** The groups of the policy in force, behind the quarantine. */
+  /** The source groups of the policy in force that follow the group `quarantine`. */
   #groups: readonly ChurnGroup[] = CHURN_GROUPS;
   #comparisons = 0;
   #longest = { ms: 0, what: '' };
@@ -294,7 +294,7 @@ export class ChurnRig {
     return faults;
   }
 
-  /** Compares the service plane for some addresses: the names of its groups are allowed. */
+  /** Compares which TLS connections pass, from some addresses to the server names of all groups. */
   async #connectionFaults(cluster: PrintedCluster): Promise<readonly string[]> {
     const sources = Array.from({ length: 6 }, () => this.random.pick(PODS_AND_NODES));
     const tried = sources.flatMap((from) => this.#inForce.map((group) => ({ from, group, name: nameOf(group) })));

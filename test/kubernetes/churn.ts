@@ -195,9 +195,9 @@ export class Churn {
       for (const pod of [...this.#pods.values()]) if (pod.namespace === name) await this.#removePod(pod);
       this.#namespaces.delete(name);
       await this.#kube.must('DELETE', `/api/v1/namespaces/${name}`);
-      // `api-machinery` gives a namespace no finalizer.
+      // A namespace of `api-machinery` has no finalizer, so its deletion ends without a further request.
       if (this.#kube.server === 'api-machinery') return;
-      // No controller runs that would do this.
+      // Remove the finalizer of the namespace: no controller runs that would remove it.
       await this.#kube.must('PUT', `/api/v1/namespaces/${name}/finalize`, {
         metadata: { name },
         spec: { finalizers: [] },

@@ -27,7 +27,7 @@ class Prod {
     this.keep(feed, [], ...scopes);
   }
 
-  /** Begins a feed whose first scopes go on: `kept` has the numbers of their feeds. */
+  /** Begins a feed. The watches of its first scopes were begun by the feeds with the numbers in `kept`. */
   keep(feed: number, kept: readonly number[], ...scopes: readonly WatchScope[]): void {
     const going = kept.flatMap((of, index) => ({ scope: scopes[index] as WatchScope, of }));
     this.#feeds.handle({ type: 'begun', feed, cluster: this.cluster, scopes, kept: going });

@@ -47,7 +47,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe(
       origin = `http://127.0.0.1:${port}`;
       const policy = join(kube.folder, 'policy.yaml');
       writeFileSync(policy, dataOf('policy.yaml'));
-      // The test of selectors has a datapath.
+      // Leave the dataplane out: another test checks the selectors with a datapath.
       const { dataplane: _, ...config } = parse(dataOf('weir.yaml')) as Record<string, object>;
       const file = join(kube.folder, 'weir.yaml');
       writeFileSync(

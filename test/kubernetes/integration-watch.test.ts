@@ -40,7 +40,7 @@ async function start() {
   onTestFinished(() => subscription.unsubscribe());
   const target = (wanted: Partial<WantedObjects>, serverKey = 'a') =>
     targets.next({ server: server.api, serverKey, cluster: 'a', wanted: { ...NONE, ...wanted } });
-  /** Feeds and their objects: `begun 2: nodes,pods of 1` for kept pods, and `1 listed pods`. */
+  /** The events as texts: `begun 2: nodes,pods of 1` if feed 2 keeps the pods of feed 1; `1 listed pods`. */
   const feeds = () =>
     events.flatMap((event) => {
       if (event.type === 'begun') {
@@ -52,7 +52,7 @@ async function start() {
     });
   const phases = (name: string) =>
     events.flatMap((event) => (event.type === 'reflector.changed' && event.name === name ? [event.phase] : []));
-  /** Sends a change in each watch. */
+  /** Sends a changed pod to each open watch. */
   const tell = () => {
     for (const watch of watches) watch.write(lineOf('MODIFIED', podOf('a', 7)));
   };

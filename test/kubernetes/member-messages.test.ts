@@ -20,7 +20,7 @@ function opened() {
   const acknowledgement = new Acknowledgement();
   const sources = { memberships, objects, integrationOf };
   const messages = new MemberMessages(sources, acknowledgement, (message) => sent.push(message));
-  /** Applies the last message, as the main thread does. Returns whether the thread waited for it. */
+  /** Acknowledges the last message, as the main thread does. Returns whether the sender waited for this. */
   const apply = (): boolean => {
     const isAwaited = acknowledgement.give();
     if (isAwaited) messages.acknowledge();

@@ -12,9 +12,9 @@ type Claim = {
 type ClaimEvent =
   | ({ readonly type: 'claim' } & Claim)
   | { readonly type: 'end'; readonly uid: string; readonly address: number }
-  /** A message has been applied: an address without an owner can go to a claim that has not ended. */
+  /** A message was applied: an address without an owner can now go to a claim that has not ended. */
   | { readonly type: 'settled'; readonly objects: Objects }
-  /** From here on, versions of earlier claims say nothing. `versions`: the present version of each object. */
+  /** After a restored backup, earlier versions mean nothing. `versions`: the present one of each object. */
   | { readonly type: 'restored'; readonly versions: ReadonlyMap<string, number> };
 
 type Entry = { readonly scope: WatchScope; readonly message: ObjectMessage | 'ended' };
@@ -135,8 +135,8 @@ function replay(entries: readonly Entry[]) {
 }
 
 /**
- * The last claim to an address decides. When it has ended, an older claim of a running object, or a claim
- * that is not older, takes its place.
+ * Returns the owner of each address: the object with the last claim to it. After that claim has ended, the
+ * owner is a running object with an older claim, or an object whose claim is not older.
  */
 function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<number, KubernetesObject> {
   const addresses = new Map<number, { owner: Claim | undefined; others: Claim[]; endedAt: number }>();

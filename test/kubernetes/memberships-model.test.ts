@@ -9,7 +9,7 @@ import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
 
 const CLOSED: SelectorSet = { number: CLOSED_MEMBER.number, keys: ['closed'] };
 
-/** Applies changes as the kernel does, and checks the rules of the contract. */
+/** Applies membership changes as the datapath does, and checks that they follow the rules of the contract. */
 class Consumer {
   readonly members = new Map<number, SelectorSet>();
   readonly #sets = new Map<number, SelectorSet>([[CLOSED_MEMBER.number, CLOSED]]);

@@ -117,7 +117,7 @@ describe('changes of members', () => {
     const memberships = start([blue, all]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
-    // Without a list of the namespaces, the selector is not resolved, and the others go on.
+    // The selector by namespace is not resolved without a list of namespaces. The other selector is.
     const before = [
       [X, [all.key]],
       [Y, [all.key]],
@@ -240,7 +240,7 @@ describe('the numbers of sets', () => {
     ];
     list(memberships, PODS, pods);
     memberships.drainChanges();
-    // The set of `Y` is replaced by another one with the new selector.
+    // With the new selector, another set of selectors replaces the set of `Y`.
     memberships.setSelectors(both);
     memberships.drainChanges();
     expect(memberships.former().addresses).toHaveLength(0);
@@ -250,7 +250,7 @@ describe('the numbers of sets', () => {
     memberships.setSelectors(both);
     memberships.drainChanges();
     expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
-    // A pod of the unused set may have the selector that is new now.
+    // The new selector may also select a pod of the unused set, so `former` omits this set.
     memberships.setSelectors([...both, all]);
     memberships.drainChanges();
     expect(memberships.former().addresses).toHaveLength(0);
@@ -282,7 +282,7 @@ describe('the numbers of sets', () => {
   });
 
   test('the numbers of unused selector sets are dropped in the order in which the sets fell out of use, and are never assigned again', () => {
-    // Each set has one key, so it counts 2: two unused sets are kept.
+    // A set with one selector counts as 2, so the limit of 4 keeps two unused sets.
     const memberships = start(SELECTORS, { maxUnusedSets: 4 });
     list(memberships, PODS, []);
     for (const index of [0, 1, 2]) expect(change(memberships, index, 2 + index)[0]?.dropped).toEqual([]);

@@ -155,7 +155,7 @@ describe('status of an integration', () => {
     const leaves = Object.entries(kubernetesChart.config.states ?? {}).flatMap(([name, { states: inner }]) =>
       inner === undefined ? [name] : Object.keys(inner).map((child) => `${name}.${child}`),
     );
-    // The chart leaves `deciding` at once.
+    // The chart leaves the state `deciding` immediately, so it is no state of an integration in the API.
     expect(leaves.filter((name) => name !== 'deciding').sort()).toEqual(
       INTEGRATION_STATES.filter((name) => name !== 'failed').sort(),
     );

@@ -140,7 +140,7 @@ describe('reflector', () => {
     await recording.until(changeOf('6'));
     isBroken = true;
     watch?.write(lineOf('DELETED', podOf('a', 7)));
-    // The event has arrived, and the next read is not due yet.
+    // Wait until the event has arrived, but not until the reflector reads again.
     await pause(10);
     watch?.destroy();
     await recording.until(({ type }) => type === 'deleted', 3_000);
@@ -154,7 +154,7 @@ describe('reflector', () => {
     for (let cut = random.below(5); cut <= whole; cut += random.between(2, 6)) {
       let isCut = false;
       const server = await ScriptedServer.start(({ query }, response) => {
-        // A comparison of versions finds the version 9.
+        // The request with limit 1, by which the reflector compares versions, gets the version 9.
         if (!query.has('watch')) return sendList(response, query.get('limit') === '1' ? 9 : 5, []);
         const from = Number(query.get('resourceVersion'));
         const rest = Buffer.from(lines.filter((_, index) => (versions[index] ?? 0) > from).join(''));
@@ -430,7 +430,7 @@ describe('reflector', () => {
     expect((await recording.untilPhase('backing_off')).reason).toBe('500: etcd is not ready');
     await eventually(() => expect(server.watches.length).toBe(2));
     const gaps = server.times.slice(1).map((time, index) => time - (server.times[index] ?? 0));
-    // Four failures, list, watch, comparison of versions.
+    // The requests are four that fail, a list, a watch, and a comparison of versions.
     for (const [index, least] of [100, 200, 400, 600].entries())
       expect(gaps[index], `gaps ${gaps.join()}`).toBeGreaterThanOrEqual(least - 2);
     expect(gaps[3]).toBeLessThan(790);

@@ -83,7 +83,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       );
       ends.push(() => recording.end());
       await recording.untilPhase('watching');
-      // The connections break at once, until etcd has forgotten the version of the list.
+      // Break each new connection at once, until the compaction of etcd has removed the version of the list.
       proxy.cutAfter = 0;
       proxy.cut();
       await kube.createNamespace('after-the-cut');

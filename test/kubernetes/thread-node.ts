@@ -118,7 +118,7 @@ export class Node {
   readonly store: Map<string, string>;
   scope: SelectorResolution | undefined;
   readonly source: KubernetesSource;
-  /** Resolves before the listener takes a message. */
+  /** The listener handles a message only after this promise has resolved. */
   gate: Promise<void> = Promise.resolve();
   restored = 0;
   /** Called at each end of the thread, before the next thread starts. */

@@ -14,13 +14,13 @@ import { selectorOf } from '#policy/model/sources/selector.js';
  */
 export type ListFigures = {
   readonly members: number;
-  /** Until the listener has the members, and until the store has all objects. */
+  /** The time until the listener has the members, and until the store has all objects. */
   readonly membersMs: number;
   readonly storedMs: number;
-  /** The increase of the resident memory until then, and at rest, in MiB. */
+  /** The increase of the resident memory in MiB: its peak until the store has all objects, and 3 s later. */
   readonly peakMiB: number;
   readonly restMiB: number;
-  /** The longest block of the main thread, and the time that it was busy in all. */
+  /** The longest time for which the main thread was blocked, and the total time for which it was busy. */
   readonly longestBlockMs: number;
   readonly busyMs: number;
 };

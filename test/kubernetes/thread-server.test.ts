@@ -70,7 +70,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
         const random = new Random(seedOf(26));
         expect(await playPods(kube, random, FAULTS, 60, watch)).toBeGreaterThan(150);
         if (last === undefined) throw new Error('no node was started');
-        // The proxy between client and server is closed now.
+        // The new node can only use the store, because the proxy to the API server is closed by now.
         const later = await nodeOf(last.server, last.node.store);
         await eventually(() => expect(later.messages.length).toBeGreaterThan(0));
         expect(Object.keys(later.members).length).toBeGreaterThanOrEqual(5);

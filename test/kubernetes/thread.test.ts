@@ -155,7 +155,7 @@ describe('the Kubernetes thread', () => {
     const second = await new Node(first.store).open([cluster.integration]);
     await eventually(() => expect(second.members).toEqual(members));
     expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
-    // `a` still claims the address, and runs.
+    // Pod `a` still runs and claims the address that pod `b` has.
     cluster.pods.delete('b');
     cluster.isDown = false;
     await eventually(() => expect(second.members).toEqual({ ...members, '10.0.0.1': 'a: web' }));

@@ -80,7 +80,7 @@ describe('reads of a watch', () => {
     response.end();
     const { lines, ms } = await all;
     expect(lines).toEqual(sent);
-    // The first read, and the end of the watch.
+    // One wake-up for every 30 ms, and two more for the first read and for the end of the watch.
     expect(wakeups).toBeLessThanOrEqual(ms / 30 + 2);
   });
 
@@ -92,7 +92,7 @@ describe('reads of a watch', () => {
     const all = restOf(batches);
     const { forwarded } = proxy;
     response.write('second\nthird\n');
-    // One record of TLS has both events. The kernel has it then, and the next read is not due yet.
+    // Both events are in one TLS record. Break the connection after it has arrived, before the next read.
     while (proxy.forwarded === forwarded) await turn();
     proxy.cut();
     const { lines, failure, progressMs } = await all;
@@ -118,7 +118,7 @@ describe('reads of a watch', () => {
     response.end(`${line}\n`);
     const { lines, progressMs } = await all;
     expect(lines.map((each) => each === line)).toEqual([true]);
-    // A pause for each 64 kB would be 7 s.
+    // If the watch paused after each 64 kB, it would take 7 s.
     expect(progressMs).toBeLessThan(4_000);
   });
 
@@ -137,7 +137,7 @@ describe('reads of a watch', () => {
       response.write(part);
       while (received < index * lines) received += (await batches.next()).value?.length ?? 0;
     }
-    // Without this, a pause follows each part.
+    // A watch that paused after each part would have as many pauses as parts.
     expect(pauses).toBeLessThanOrEqual(parts / 2);
   });
 
@@ -151,7 +151,7 @@ describe('reads of a watch', () => {
     const { lines, progressMs } = await all;
     expect(lines.length).toBe(sent.length);
     expect(lines.every((line, index) => line === sent[index])).toBe(true);
-    // A pause for each 128 kB would be 10 s.
+    // If the watch paused after each 128 kB, it would take 10 s.
     expect(progressMs).toBeLessThan(5_000);
   });
 

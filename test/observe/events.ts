@@ -19,7 +19,7 @@ export type EventInput = {
   readonly hitCheck?: number;
   readonly suppressed?: number;
   readonly flags?: number;
-  /** The nanoseconds from the opening of the flow, and from `unixMs`, to the event. */
+  /** The time from `unixMs`, when the flow was opened, to the event, in ns. */
   readonly timeNs?: bigint;
   readonly state?: number;
   /** The destination before DNAT. */

@@ -2,7 +2,7 @@ import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 export const pod = (name: string): OwnerName => ({ integration: 'prod', kind: 'pod', namespace: 'shop', name });
 
-/** Returns changes of owners; null for an address without an owner. */
+/** Returns a message that these pods own the addresses since a time. Null: the address has no owner. */
 export const ownersSince = (sinceMs: number, owners: Readonly<Record<number, string | null>>, replaces = false) => ({
   sinceMs,
   replaces,

@@ -8,7 +8,7 @@ import { group, policy, rule } from './sample.js';
 
 const address = (text: string): number => parseAddress(text) ?? 0;
 const [CLIENT, PUBLIC, SERVICE, SERVER] = ['10.0.0.1', '203.0.113.1', '10.96.0.1', '10.0.0.9'] as const;
-/** A rule without destinations would match each packet. */
+/** An address that no packet has. It fills the list of destinations: an empty list matches each packet. */
 const UNUSED = '192.0.2.255';
 const packetTo = (destination: string, destinationPort: number): Packet => ({
   ...{ source: address(CLIENT), destination: address(destination), protocol: 6, sourcePort: 40_000, destinationPort },

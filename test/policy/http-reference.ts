@@ -74,14 +74,14 @@ function pathAnswer(path: NonNullable<HttpRequestMatchConfig['path']>, sent: str
   return is(action === 'deny' ? forms.includes(true) : !forms.includes(false));
 }
 
-/** Decodes all escapes of a path, in rounds. */
+/** Decodes the percent-escapes of a path `rounds` times. */
 function decodedOf(path: string, rounds: number): string {
   if (rounds === 0) return path;
   const decoded = path.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
   return decodedOf(decoded, rounds - 1);
 }
 
-/** The form of a path after all rounds, without escapes that `plainPath` would decode. */
+/** Decodes the escapes of a path `rounds` times, and normalises the path without decoding it again. */
 function plainDecoded(path: string, rounds: number): string {
   return plainPath(decodedOf(path, rounds), false);
 }

@@ -23,7 +23,7 @@ function problemsOf(selector: object): string[] {
   return problems.map(({ pointer, code, message }) => `${code} ${pointer.replace(AT, '~')}: ${message}`);
 }
 
-/** The warnings about the selector of a group with more fields. */
+/** Returns the warnings about a selector with the fields in `source`, in a group with those in `group`. */
 function warningsOf(source: Omit<KubernetesSource, 'integration'>, group: object = {}) {
   const document = documentOf({ integration: 'prod', ...source }, group);
   const context = { dns: true, servicePlane: true };

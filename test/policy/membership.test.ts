@@ -100,7 +100,7 @@ describe('a policy compiled for a scope and members', () => {
     const memory = new CompileMemory();
     cases(150, ({ policy: made, given, program }, random) => {
       const { added } = given.list;
-      // Former members give the same rules as members.
+      // List the former members (addresses that were members) as members: they give the same rules.
       const order = [...addressesWithSets(given)].sort(() => (random.chance(0.5) ? 1 : -1));
       const list = {
         dropped: [],

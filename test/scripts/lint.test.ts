@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 const eslint = new ESLint();
 
-/** Returns the messages of the rules `no-restricted-*` for a code in a file. The other rules need types. */
+/** Lints the text `code` as the file `file`, only by the rules `no-restricted-*`: other rules need types. */
 async function refusals(file: string, code: string): Promise<string[]> {
   const { rules, languageOptions } = (await eslint.calculateConfigForFile(file)) as Linter.Config;
   const restricted = Object.entries(rules ?? {}).filter(([name]) => name.startsWith('no-restricted-'));

@@ -10,7 +10,7 @@ describe('usage of the scripts of npm', () => {
     const file = /scripts\/[\w-]+[.](?:sh|ts)/.exec(scripts[name] ?? '')?.[0] ?? '';
     const lines = readFileSync(file, 'utf8').split('\n');
     const comment = lines[lines[0]?.startsWith('#!') === true ? 1 : 0]?.replace(/^(#|\/\/) /, '');
-    // npm passes the command line of a script with its words to a shell.
+    // npm runs a script by passing its command line, with further arguments appended, to a shell.
     const out = execFileSync('sh', ['-c', `${scripts[name]} --help`], { encoding: 'utf8', timeout: 60_000 });
     expect([out.split('\n')[0], /set -|^import /m.test(out)]).toEqual([comment, false]);
   });

@@ -34,7 +34,7 @@ const ATTACHED = [
   { missing: [], renamed: [], faults: ['wan0 is a port of bridge br0'], warnings: [] },
 ];
 
-/** The configured and needed of the input of a part that the policy may need. */
+/** Whether the configuration has the DNS proxy or service plane, and whether the policy needs it. */
 const PART_INPUTS = [
   { configured: false, needed: false },
   { configured: false, needed: true },
@@ -49,7 +49,7 @@ const activated = (dns: boolean) => ({
   lookups: LOOKUPS,
   inspection: { ...INSPECTION, intercepts: dns },
 });
-/** The events by which such a part learns what is in force. */
+/** The events that tell the DNS proxy or service plane which policy is in force and if it is enforced. */
 const DATAPLANE_EVENTS = [
   activated(true),
   activated(false),
@@ -226,7 +226,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
       within: boundedQueue as never,
       regions: { activation: 'policy_ready' },
     })),
-    // In a cluster, fewer other events keep the walk short: the walks above contain them.
+    // In a cluster, this walk has only few of the events above, which keeps the number of states small.
     {
       machine: policyChart,
       input: { enforced: true, activationTimeoutMs: 5_000, shared: true },

@@ -86,7 +86,7 @@ export class FakeSharedStore {
 }
 
 export class FakeNode implements SharedStore {
-  /** The local store of the node. It contains the replica, and the keys of the node alone. */
+  /** The local store of the node: the replica of the shared keys, and the keys that only this node has. */
   readonly kv: KvStore;
   readonly #shared: FakeSharedStore;
   readonly #local: ReadonlySet<string>;

@@ -10,7 +10,7 @@ export function openMemoryStore(): Promise<Store> {
   return assembleStore(createMemoryStore(), NO_COPY, memorySeal(), () => {}, null);
 }
 
-/** A last-good copy that is never stored. */
+/** A fake of the last-good file (the copy of the active policy beside the store). It stores nothing. */
 export const NO_COPY: LastGoodFile = { read: async () => null, write: async () => {}, append: async () => true };
 
 /** Returns a seal, which encrypts stored secrets. The random key of this seal exists only in memory. */

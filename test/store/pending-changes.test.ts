@@ -181,7 +181,7 @@ type State = { readonly head: PolicyHead; readonly rows: ReadonlyMap<string, Pol
 type Node = { state: State; revertedHere: string | null; enforced: number };
 const NODES = ['n0', 'n1', 'n2'];
 
-/** The cluster as a list of commits, and nodes that have seen a part of them. */
+/** A model of a cluster: a list of commits, and nodes that have each seen a part of the list. */
 class Model {
   state: State = { head: { generation: 0, active: null, ever_activated: false }, rows: new Map() };
   readonly nodes = NODES.map((): Node => ({ state: this.state, revertedHere: null, enforced: 0 }));

@@ -15,8 +15,8 @@ const codeOf = (promise: Promise<unknown>) =>
 type Faults = { batch: 'applied' | 'lost' | null; get: boolean; sync: boolean };
 
 /**
- * Returns a store, and the faults of its disk. `batch`: the next batch with operations fails, and the disk
- * has applied it or not. `get`: reads of the head fail. `sync`: empty batches fail.
+ * Returns a store, and the faults that a test sets. `batch`: the next batch with operations fails, after the
+ * store has `applied` or `lost` it. `get`: reads of the head fail. `sync`: empty batches fail.
  */
 function faulty(): { readonly kv: KvStore; readonly faults: Faults } {
   const kv = createMemoryStore();

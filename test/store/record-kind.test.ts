@@ -143,7 +143,7 @@ describe.each(KINDS)('a record of the kind "%s"', (name, kind) => {
   });
 
   it('a record of any kind keeps an unknown field of a newer build, and is refused with a field of the wrong type', () => {
-    // An identity, a position and a list have no fields.
+    // Some kinds of records are a string, a number or a list, which have no fields.
     if (typeof value !== 'object' || value === null || Array.isArray(value)) return;
     const newer = { ...value, of_a_newer_build: { deep: [1] } };
     expect(kind.reading(key, encodeJson(newer))).toEqual({ value: newer });

@@ -113,7 +113,7 @@ describe('the tokens of a cluster', () => {
 
   it('a node with a full disk refuses a token that another node revoked, and stores the revocation when the disk has space', async () => {
     const { a, b, token, record } = await issuedWithFakeTimers();
-    // A folder in place of the new file makes its writing fail.
+    // Make the write of the new file fail: a folder has its path.
     const draft = join(b.dataDir, 'token.revocations.new');
     mkdirSync(draft);
     await a.authority.revoke(record.id);
@@ -245,7 +245,7 @@ describe('the tokens of a cluster', () => {
     const keys = shared.keys('token-key/');
     for (const key of keys) await b.node.put(key, Buffer.from('garbage'));
     await settled(a, b);
-    // Each node writes its own key again.
+    // Each node replaces the garbage under its own key, so that the tokens are accepted again.
     await expect.poll(() => b.authority.verify(token)).toMatchObject({ kind: 'accepted' });
     expect(shared.keys('token-key/')).toEqual(keys);
   });

@@ -1,6 +1,6 @@
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 
-/** A last-good copy that keeps nothing. */
+/** A fake of the last-good file (the copy of the active policy beside the store). It stores nothing. */
 export const noCopy = { read: async () => null, write: async () => {}, append: async () => true };
 
 const at = '2026-01-02T03:04:05.000Z';

@@ -53,7 +53,7 @@ function trustIn(database: string, { anchors, folder }: Workstation): void {
   }
 }
 
-/** Reads how the page came, in both browsers. */
+/** JavaScript that returns the text of the shown page, and the protocol by which the browser loaded it. */
 const SHOWN = `({ text: document.body.innerText, protocol: performance.getEntriesByType('navigation')[0].nextHopProtocol })`;
 
 type Reply = {
@@ -141,7 +141,7 @@ export async function startChromium(station: Workstation): Promise<Browser> {
 
 const MARIONETTE_PORT = 2828;
 const PREFERENCES: Readonly<Record<string, unknown>> = {
-  // Firefox uses no HTTP/3 with roots that a user added, unless this is set.
+  // By default, Firefox uses no HTTP/3 with a server whose root certificate a user has added.
   'network.http.http3.disable_when_third_party_roots_found': false,
   'app.normandy.enabled': false,
   'browser.shell.checkDefaultBrowser': false,
@@ -149,7 +149,7 @@ const PREFERENCES: Readonly<Record<string, unknown>> = {
   'toolkit.telemetry.reportingpolicy.firstRun': false,
 };
 
-/** Starts Firefox with a new profile, driven by Marionette, whose port a relay brings into this namespace. */
+/** Starts Firefox with a new profile, and controls it by Marionette through a relay into this namespace. */
 export async function startFirefox(
   station: Workstation,
   preferences: Readonly<Record<string, unknown>> = {},

@@ -3,9 +3,9 @@ import type { BrowserName, ProgramName } from './client-programs.js';
 type ClientName = ProgramName | BrowserName;
 
 /**
- * Clients at one address. Each gets all of `gets` and nothing of `not`, which are URLs or the targets of
- * `PROGRAMS`. Each of `not` is a finding with the action deny. `findings` are further findings, each an
- * action and a target.
+ * Expected results of the clients in `by` at the address `from`. Each client can fetch every target in `gets`
+ * and none in `not`; a target is a URL or an argument of `PROGRAMS`. Each target in `not` causes a finding
+ * with the action deny. `findings` are further findings, each an action and a target.
  */
 export type Row = {
   readonly from: string;
@@ -13,17 +13,17 @@ export type Row = {
   readonly gets: readonly string[];
   readonly not?: readonly string[];
   readonly findings?: readonly string[];
-  /** Words of `weir policy explain` besides the address and the name. */
+  /** Further arguments of `weir policy explain`, besides the address and the name. */
   readonly explain?: readonly string[];
-  /** The protocol by which a browser gets a URL. */
+  /** The protocol by which each browser must fetch a URL. */
   readonly over?: Readonly<Record<string, Readonly<Partial<Record<BrowserName, string>>>>>;
 };
 
-/** A recipe of the documents, or two that are one policy together, and what holds while it is in force. */
+/** An example policy of the documentation, or two that form one policy, and the expected results under it. */
 export type Case = {
   readonly recipe: string;
   readonly with?: string;
-  /** Makes a policy of the text of the recipe. Default: the text is a policy. */
+  /** Makes a policy from the text of the recipe. If this is undefined, the text itself is the policy. */
   readonly policyOf?: (text: string) => string;
   readonly rows: readonly Row[];
 };
@@ -38,14 +38,14 @@ const HTTP2 = { chromium: 'h2', 'firefox-esr': 'h2' };
 /** Chromium tries HTTP/3, but does not take it from a server whose root an administrator added. */
 const HTTP3 = { chromium: 'h2', 'firefox-esr': 'h3' };
 
-/** A policy with one rule for the office. */
+/** Returns a policy for the office network with one rule: the JSON text `text`. */
 const ruleOfOffice = (text: string, otherwise: 'allow' | 'deny' = 'deny'): string =>
   JSON.stringify({
     default_policy: otherwise,
     source_groups: [{ id: 'office', mode: 'enforce', sources: { cidrs: ['10.1.0.0/16'] }, rules: [JSON.parse(text)] }],
   });
 
-/** With a node that answers every lookup itself, as the block of `dns` in docs/names.md. */
+/** Cases for a node that answers every DNS lookup itself, as in the block of `dns` in docs/names.md. */
 export const CASES: readonly Case[] = [
   {
     recipe: 'tls-names.yaml',
@@ -90,7 +90,7 @@ export const CASES: readonly Case[] = [
           'https://login.example.net/v2/public/': HTTP3,
         },
       },
-      // The hello of a client that connects to an address has no name.
+      // A client that connects to an IP address sends no server name in its ClientHello.
       { from: OFFICE, by: ['curl'], gets: ['https://203.0.113.80/'], findings: ['allow https://203.0.113.80/'] },
       { from: OFFICE, by: ['echo'], gets: ['tcp 10.4.0.80:23'], not: ['tcp 10.3.0.80:23', 'tcp 10.3.0.80:445'] },
     ],
@@ -281,7 +281,7 @@ export const CASES: readonly Case[] = [
   },
 ];
 
-/** With a node that answers lookups to its own address alone. */
+/** Cases for a node that answers only the DNS lookups to its own address. */
 export const CASES_WITHOUT_TRANSPARENT_DNS: readonly Case[] = [
   {
     recipe: 'one-resolver.yaml',
@@ -331,8 +331,8 @@ export const CASES_WITHOUT_TRANSPARENT_DNS: readonly Case[] = [
 ];
 
 /**
- * With a resolver in the network of the clients, which keeps the keys for Encrypted Client Hello. The hellos
- * of browsers then have the outer name of the keys.
+ * Cases with a resolver in the clients' network, whose answers contain the keys for Encrypted Client Hello.
+ * The ClientHellos of browsers then show only the public name of the keys.
  */
 export const CASES_WITH_ECH_KEYS: readonly Case[] = [
   {
@@ -360,7 +360,7 @@ export const CASES_WITH_ECH_KEYS: readonly Case[] = [
   },
 ];
 
-/** With an integration `prod` that has the pods and nodes of `makeObjects`. */
+/** Cases for a node with a Kubernetes integration `prod`, which has the pods and nodes of `makeObjects`. */
 export const CASES_OF_KUBERNETES: readonly Case[] = [
   {
     recipe: 'kubernetes/pods.yaml',
@@ -381,7 +381,7 @@ export const CASES_OF_KUBERNETES: readonly Case[] = [
   },
 ];
 
-/** The blocks that are no policies, and what uses them. */
+/** The blocks of the documentation that are no policies, each with its purpose. */
 export const OTHER_BLOCKS: Readonly<Record<string, string>> = {
   'README.md 1': 'a configuration without names, TLS and HTTP; the quick start runs it',
   'docs/policy.md 2': 'settings of an editor',

@@ -11,7 +11,7 @@ const PATIENCE = 4;
 const LIMIT_MS = 60_000;
 
 export const GOT = 'gets it';
-/** `gets it`, or what the program said instead. */
+/** The result of a client program: `gets it`, or the exit code and the error text of the program. */
 export type Result = string;
 
 const last = (text: string): string => text.trim().split('\n').slice(-3).join(' | ').slice(-300);
@@ -50,7 +50,7 @@ exec apt-get update -o Dir::State=$PWD/$state -o Dir::State::lists=$PWD/$state/l
   -o APT::Sandbox::User=root -o APT::Update::Error-Mode=any -o Acquire::Retries=0 -o Acquire::Languages=none \
   -o Acquire::http::Timeout=${PATIENCE} -o Acquire::https::Timeout=${PATIENCE} -o Acquire::http::ConnectionAttemptDelayMsec=250`;
 
-/** The programs that read an address, by name. Each gets the page, package or repository at the address. */
+/** The client programs by name. Each fetches the page, package or repository at a URL. */
 export const PROGRAMS = {
   curl: reading('curl', '-sSf', '--connect-timeout', String(PATIENCE), '--max-time', '8'),
   'curl --http1.1': reading('curl', '-sSf', '--http1.1', '--connect-timeout', String(PATIENCE), '--max-time', '8'),

@@ -59,7 +59,7 @@ const weir = async (node: NodeProcess, ...words: string[]): Promise<string> => {
   return out;
 };
 
-/** Returns the time of the node. */
+/** Returns the present time by the clock of the node. */
 const timeOf = async (node: NodeProcess): Promise<string> =>
   ((await node.request('GET', '/ready')).body as { time: string }).time;
 
@@ -76,7 +76,7 @@ async function expectFindings(node: NodeProcess, from: string, since: string, ex
   await expect.poll(seen, { timeout: 15_000, interval: 200 }).toEqual(expected);
 }
 
-/** A node, the servers behind it, and a workstation with the addresses of the rows. */
+/** A node, the servers behind it, and a workstation that has the client addresses of the cases. */
 type Office = {
   readonly topology: Topology;
   readonly node: NodeProcess;
@@ -139,7 +139,7 @@ async function resultsOf(
   return results;
 }
 
-/** Tests each case with the node of an office, which `opened` returns. */
+/** Defines the tests of each case. `opened` returns the node and the workstation on which the tests run. */
 function tryCases(cases: readonly Case[], opened: () => Office): void {
   for (const one of cases) {
     const title = one.with === undefined ? one.recipe : `${one.recipe} with ${one.with}`;
@@ -215,7 +215,7 @@ function tryRow(row: Row, opened: () => Office): void {
   });
 }
 
-/** The text to apply: the recipe, made a policy, or with the groups of a second recipe behind its own. */
+/** Returns the policy of a case: the recipe, the result of `policyOf`, or the groups of two recipes. */
 function policyTextOf({ recipe, with: second, policyOf }: Case): string {
   if (policyOf !== undefined) return policyOf(textOf(recipe));
   if (second === undefined) return textOf(recipe);
@@ -301,7 +301,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('clients with an integration of
   tryCases(CASES_OF_KUBERNETES, () => office);
 });
 
-/** The objects that the example policies select, and others that they do not. */
+/** Creates the Kubernetes objects that the example policies select, and others that they do not select. */
 async function makeObjects(kube: KubeApi): Promise<void> {
   await kube.createNamespace('shop');
   await kube.createNamespace('etl', { team: 'data' });

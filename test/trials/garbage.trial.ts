@@ -20,12 +20,12 @@ import { Random, seedOf } from '#test/seed.js';
 const ROUNDS = Number(process.env.WEIR_ROUNDS ?? 10);
 const IN_ETCD = 950;
 const IN_STORE = 50;
-/** The number of values in `meta` and `head`, which hold the nodes for 5 s. */
+/** The number of garbage values in the keys `meta` and `head`, each of which delays the nodes by 5 s. */
 const HOLDING = 5;
-/** How long the nodes may tell no further value. */
+/** The trial fails if, for this time in ms, no node reports a further unreadable value. */
 const STALLED_MS = 60_000;
 const NODES = ['n1', 'n2'];
-/** A start takes longer than `serves` waits while other programs use the processors. */
+/** How often the trial waits for the start of a node: under load, one wait by `serves` is too short. */
 const START_ATTEMPTS = 5;
 const WITHIN = { withinMs: 10_000 };
 const keys = new ClusterKeys('/weir');
@@ -77,7 +77,7 @@ async function served(node: ClusterNode): Promise<void> {
   }
 }
 
-/** Asks a node again if the kept connection is of a process that was killed. */
+/** Repeats a request once if it fails because the kept connection leads to a killed process of the node. */
 async function connected<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await ask();
@@ -131,19 +131,19 @@ function keyOf(entries: readonly KeyValue[]): string {
   return HOLDS.includes(key) ? `${keys.shared.from}policy/${word()}` : key;
 }
 
-/** Returns the keys that the log of a node tells to be unreadable. */
+/** Returns the keys whose values the log of a node reports as unreadable. */
 function toldBy(node: ClusterNode): ReadonlySet<string> {
   const lines = readFileSync(node.logFile, 'utf8').split('\n');
   const told = lines.filter((line) => line.includes('"value_unreadable"'));
   return new Set(told.map((line) => (JSON.parse(line) as { readonly key: string }).key));
 }
 
-/** Whether each node reads a key, so that it must tell that the value cannot be read. */
+/** Returns whether every node reads this key, so that it must report an unreadable value. */
 const isRead = (key: string): boolean =>
   key.startsWith(keys.members.from) ||
   SHARED.some((prefix) => (prefix.endsWith('/') ? key.startsWith(prefix) : key === prefix));
 
-/** Spoils random keys of the store of a node that does not run. The result mends them. */
+/** Writes garbage to random keys in the store of a stopped node. Returns a function that undoes this. */
 async function spoilStore(node: ClusterNode): Promise<() => Promise<void>> {
   const folder = join(node.folder, 'data', 'store');
   const kv = await openRocksDbStore(folder);
@@ -170,7 +170,7 @@ async function spoilStore(node: ClusterNode): Promise<() => Promise<void>> {
   };
 }
 
-/** Gives each key its value of before, except keys on a lease, which their nodes write again. */
+/** Restores the earlier value of each key. Keys with a lease are left out: their nodes write them again. */
 async function heal(before: readonly KeyValue[]): Promise<void> {
   const values = new Map(before.filter(({ lease }) => lease === 0n).map(({ key, value }) => [key, value]));
   const present = await everything();
@@ -220,7 +220,7 @@ test('10,000 random values in random keys of etcd and of the stores end no proce
     figures.starts += 1;
     expect([round, crashes()]).toEqual([round, []]);
 
-    // A node with garbage in place of its identity or of its state takes no part until it is mended.
+    // A node with garbage in place of its identity or state does not take part until the value is restored.
     await starting.end();
     await mend();
     starting.start();

@@ -8,7 +8,7 @@ import type { NamespaceCommands } from '#cli/tour/topology.js';
 
 const READY_MS = 20_000;
 
-/** nginx answers over TCP alone and offers HTTP/3 all the same; Caddy answers over HTTP/3 too. */
+/** Both servers offer HTTP/3. nginx answers only over TCP; Caddy also answers over HTTP/3. */
 type Server = 'nginx' | 'caddy';
 
 /** The address and port of a target, and the name in it. */
@@ -42,9 +42,9 @@ const RESOLVERS = ['192.0.2.53', '192.0.2.54', '10.0.0.53'] as const;
 const OUTER_NAME = 'outer.example';
 /** The text of every page. */
 export const PAGE = 'The page of the trial';
-/** The answer to a request that writes. */
+/** The response body for requests that write, such as POST. */
 export const WRITTEN = 'written';
-/** The version that the API server of Kubernetes tells. */
+/** The version that the fake API server of Kubernetes reports. */
 export const KUBERNETES_VERSION = 'v1.36.0';
 /**
  * The packages of the npm registry, and the version of each. `npm` asks for the package with a scope by the
@@ -255,7 +255,7 @@ printf 'command="true",restrict %s\\n' "$(cat ssh.key.pub)" > authorized_keys
 exec /usr/sbin/sshd -D -e -f /dev/null -h "$1/host.key" -o PidFile=none -o UsePAM=no -o StrictModes=no \
   -o PermitRootLogin=yes -o AuthorizedKeysFile="$1/authorized_keys"`;
 
-/** The ports of the other servers. */
+/** The ports at which servers other than the echo servers listen. */
 const SERVED = [22, 53, 80, 443, 2379, 6443];
 /** Echoes over TCP and UDP from the address to which a client sent. */
 const ECHO_SERVER = `

@@ -4,15 +4,15 @@ import { HAS_KUBE_API, HAS_MACHINERY, type KubeServer } from '#test/kubernetes/k
 import { Random, seedOf } from '#test/seed.js';
 import { skipUnless } from '#test/skip-unless.js';
 
-/** The minutes of random events. */
+/** For how many minutes the trial makes random changes of Kubernetes objects. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 2);
-/** `WEIR_API_SERVER=api-machinery`: today's libraries of Kubernetes. */
+/** `WEIR_API_SERVER=api-machinery` selects a server of the current Kubernetes libraries. */
 const API_SERVER: KubeServer = process.env.WEIR_API_SERVER === 'api-machinery' ? 'api-machinery' : 'kube-apiserver';
 const IS_BUILT = API_SERVER === 'api-machinery' ? HAS_MACHINERY : HAS_KUBE_API;
 const EVENTS_A_ROUND = [10, 60] as const;
 /**
- * The bounds on the growth of a process from the middle third of its points at rest to the last third. The
- * heap grows for a minute, and then goes up and down, so the least values are compared.
+ * The bounds on the growth of a process in MiB and descriptors. Samples are taken while no change is under
+ * way. The heap varies, so the least sample of the last third is compared with that of the middle third.
  */
 const [MORE_MIB, MORE_DESCRIPTORS] = [25, 6];
 const FEWEST_SAMPLES = 9;

@@ -16,7 +16,7 @@ const APPS = 100;
 const CHANGES_A_MINUTE = 5_000;
 const CPU_SECONDS = Number(process.env.WEIR_SECONDS ?? 40);
 const IDLE_SECONDS = 30;
-/** The time in which V8 compiles the code that a change runs. Its processor time is shown on its own. */
+/** In this time, V8 compiles the code for changes of pods. Its processor time is shown separately. */
 const WARM_UP_SECONDS = 20;
 const PROBES = 300;
 const DEPLOYMENTS = 10;
@@ -101,7 +101,7 @@ describe('a running node in a large cluster', () => {
   };
   let nextChange = 0;
 
-  /** Sends datagrams to a port until one arrives that was sent later. Returns the milliseconds until then. */
+  /** Sends datagrams to a port until one of them arrives. Returns after how many ms it was sent, or NaN. */
   const firstPacketMs = async (port: number, withinMs: number): Promise<number> => {
     const from = performance.now();
     for (;;) {
@@ -140,7 +140,7 @@ describe('a running node in a large cluster', () => {
     timeout: 280_000,
   }, async () => {
     for (let index = 0; index < PODS; index++) cluster.put(pod(index));
-    // Other pods of the groups of the probe, so that a change of the probe needs no compilation.
+    // These pods keep the groups of the probe pod in use, so that a change of the probe needs no compilation.
     for (const [index, app] of ['web', 'batch'].entries()) cluster.put({ ...pod(PODS + index), name: app, app });
     const groups = (sources: (app: string) => object) => [
       ...Array.from({ length: APPS }, (_, index) =>
@@ -149,11 +149,11 @@ describe('a running node in a large cluster', () => {
       groupOf('web', sources('web'), [reaching(WEB_PORT)]),
       groupOf('batch', sources('batch'), [reaching(BATCH_PORT)]),
     ];
-    // The same policy with addresses, so that the memory of its compilation is not counted.
+    // Write the policy with addresses first, so that its memory does not count as memory of the integration.
     await rig.put({ default_policy: 'deny', source_groups: groups(() => ({ ips: ['10.9.9.9'] })) });
     await pause(3_000);
     const { pid } = rig.node;
-    // The processor time of a thread that only wakes up. It differs by a factor of two between runs.
+    // For comparison, measure a process that only wakes up every 30 ms. Runs differ by a factor of two.
     const timer = spawn(process.execPath, ['-e', 'setInterval(() => {}, 30)']);
     onTestFinished(() => void timer.kill());
     await pause(1_000);
@@ -179,7 +179,7 @@ describe('a running node in a large cluster', () => {
     );
 
     const compiled = await compilations();
-    /** Returns the processor time of changes, in percent of one processor more than without changes. */
+    /** Changes pods for `seconds`. Returns the processor time beyond that of an idle node, in percent. */
     const percentOfChanges = async (seconds: number, what: string): Promise<number> => {
       const threads = threadTimes(pid);
       await change(seconds);

@@ -25,10 +25,10 @@ const CHANGES_MS = 60_000;
 const firstAddress = 10 * 2 ** 24;
 /** Makes a pod as large as the pods of clusters are: about 7 kB. */
 const PADDING = 'x'.repeat(6_000);
-/** The minutes of random pod events. */
+/** For how many minutes the trial makes random changes of pods. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 3);
 
-/** Creates the pods that are missing. */
+/** Creates all pods that do not exist yet. */
 async function createPods(kube: KubeApi): Promise<void> {
   let next = 0;
   const post = async () => {
@@ -52,7 +52,7 @@ function addressStatus(address: number) {
   return { phase: 'Running', podIP: ip, podIPs: [{ ip }] };
 }
 
-/** Gives pods other addresses. Returns the time of the answer for each address in milliseconds since 1970. */
+/** Gives pods new addresses. Returns when the API server confirmed each address, in ms since 1970. */
 async function sendChanges(kube: KubeApi): Promise<ReadonlyMap<number, number>> {
   const sent = new Map<number, number>();
   const pending: Promise<void>[] = [];
@@ -124,7 +124,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('reflector of a large API serve
       await pause(500);
       child.stdin.write('\n');
       const { changes, cpu } = (await figures()) as ChangeFigures;
-      // A later change takes the address from its pod again.
+      // Take the first change of each address: a later change removes the address from its pod.
       const first = new Map([...changes].reverse());
       const waits = [...sent].map(([address, at]) => (first.get(address) ?? Number.NaN) - at).sort((a, b) => a - b);
       const part = (of: number) => waits[Math.floor(waits.length * of)] ?? 0;

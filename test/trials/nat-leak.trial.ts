@@ -1,9 +1,9 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { LeakTest } from '#test/kernel/nat-leak.js';
 
-/** Denied packets that each of the two hosts sends. */
+/** The number of packets, all denied by the policy, that each of the two hosts sends. */
 const PACKETS = 500_000;
-/** So slow that the hosts send during two rounds of all events. A round takes up to 30 s. */
+/** The packets a second of each host. Sending then lasts for two rounds of events, of up to 30 s each. */
 const PER_SECOND = 5_000;
 
 test.each(['stack', 'auto'] as const)(

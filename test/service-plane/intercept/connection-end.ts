@@ -5,8 +5,8 @@ import { destroyWithReset } from '#sockets/socket-options.js';
 export const AT_ONCE = { timeout: 1_000, interval: 5 };
 
 /**
- * The ends of a TLS connection, without GOAWAY of HTTP/2. A process that is killed ends it by `FIN`, or by
- * `RST` if it has unread data.
+ * Functions that end a TLS connection in the way of their name, without GOAWAY of HTTP/2. If a process is
+ * killed, its connections end by `FIN`, or by `RST` if they have unread data.
  */
 export const END = {
   close_notify: (socket: TLSSocket) => socket.end(),

@@ -162,7 +162,7 @@ describe('the end of a client connection', () => {
   test('a client that sends close_notify after a whole request still gets the response, and then the connection ends', async () => {
     const { server, serverSaw } = await asked();
     rig.client.end();
-    // The request must not have been answered before the end of the client arrives.
+    // Wait until the session has the end of the client, so that the response comes after it.
     await new Promise((resolve) => setTimeout(resolve, 50));
     expect(serverSaw()).toBe('open');
     server.write(OK);

@@ -52,7 +52,7 @@ const REFUSED_IN_TRAILERS = NAMES.filter((name) => REFUSED_IN_HEAD.includes(name
 type Place = {
   request(stream: number, name: string): readonly Buffer[];
   response(stream: number, name: string): readonly Buffer[];
-  /** The names with which the client does not receive the whole response of the server. */
+  /** The repeated field names for which the client must not get the whole response of the server. */
   readonly refused: readonly string[];
 };
 const get = (stream: number): readonly Buffer[] => [headers(stream, END_STREAM, GET)];

@@ -27,7 +27,7 @@ const CERT = { cert: good.certPem, key: good.keyPem };
  */
 export type Http2Rig = {
   readonly server: Http2SecureServer;
-  /** The decisions on the requests. `refused` contains the reasons of refusals. */
+  /** The decisions on the requests. The property `refused` below has the reasons of refusals. */
   readonly decisions: Decided[];
   readonly broken: string[];
   readonly refused: string[];
