@@ -82,8 +82,8 @@ export type ClusterOptions = {
 const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 /**
- * The delay in milliseconds between a flip and the write of the new generation to etcd. Without it, this
- * write would delay the flips of other nodes.
+ * The delay in milliseconds between the activation of a policy on this node and the write of its generation
+ * to etcd. Without the delay, this write would delay the activation on other nodes.
  */
 const ANNOUNCE_AFTER_MS = 50;
 /** The minimum time in milliseconds between two writes of the generation to etcd. */
@@ -110,7 +110,7 @@ export type ClusterStatus = {
   /** The revision of the newest change of the shared keys that this node has received. */
   readonly seen: bigint;
   readonly connected: boolean;
-  /** Why etcd contradicts this node; null if it does not. */
+  /** Why the content of etcd contradicts what this node has applied; null without a contradiction. */
   readonly contradiction: ContradictionCode | null;
   /** Whether the database of etcd is full, so that etcd refuses writes. */
   readonly isFull: boolean;
@@ -119,7 +119,8 @@ export type ClusterStatus = {
 };
 
 /**
- * The part of this node in a cluster on etcd: its replica, its membership, and its writes.
+ * The part of this node in a cluster on etcd: its copy of the shared keys (replica), its membership, and its
+ * writes.
  */
 export class Cluster {
   readonly store: SharedStore;
@@ -333,8 +334,8 @@ export class Cluster {
   }
 
   /**
-   * Waits until this node holds the write lock. Throws a `StoreError` without etcd, before
-   * `init` and during a contradiction.
+   * Waits until this node holds the write lock of the cluster. Throws a `StoreError` if etcd cannot be
+   * reached, if the cluster does not exist yet, and during a contradiction between etcd and this node.
    */
   async takeWriteLock(signal: AbortSignal): Promise<void> {
     if (!this.#replica.isConnected)

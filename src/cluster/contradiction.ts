@@ -1,4 +1,7 @@
-/** Why this node must neither follow nor write the store in etcd. */
+/**
+ * Why the content of etcd contradicts this node. The node then neither applies changes of etcd nor writes to
+ * it.
+ */
 export type ContradictionCode =
   /** etcd has no cluster below the configured key prefix, and this node was never in a cluster. */
   | 'uninitialized'
@@ -10,7 +13,7 @@ export type ContradictionCode =
   | 'own_policies'
   /** etcd lacks writes that this node has applied, for example after the restore of a backup. */
   | 'older'
-  /** etcd has other writes in place of writes that this node has applied. */
+  /** The last write that this node has applied differs from the write at the same position in etcd. */
   | 'forked'
   /**
    * The value of the key `meta` or `head` in etcd cannot be read, so the active policy of the cluster is

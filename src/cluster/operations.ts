@@ -20,7 +20,7 @@ export type ClusterView = {
   readonly revision: number | null;
   /** The revision of the newest change that this node has received from etcd. */
   readonly seen: number | null;
-  /** Why etcd contradicts this node; null if it does not. */
+  /** Why the content of etcd contradicts what this node has applied; null without a contradiction. */
   readonly contradiction: string | null;
   /** Whether the database of etcd is full. */
   readonly isFull: boolean;

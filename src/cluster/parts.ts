@@ -15,17 +15,16 @@ const PARTS_PER_READ = 16;
 const KEYS_PER_READ = 100;
 const BYTES_PER_WRITE = 1024 * 1024;
 /**
- * Policy texts of at most this many bytes are written in the transaction of their commit, which replaces the
- * head.
+ * Policy texts of at most this many bytes are written in the same transaction as the commit of the policy.
  */
 const SMALL_BYTES = 256 * 1024;
 const FEW = 60;
 const WITHIN = { withinMs: 10_000 };
 
 /**
- * Reads policy bodies from etcd that the local store lacks. `lists` are hashes of lists of parts. Returns the
- * operations that write the missing lists and parts to the local store. Throws `store_damaged` if etcd lacks
- * a part, or if the bytes of a part do not match its hash.
+ * Reads from etcd the policy texts that the local store lacks. `lists` are hashes of lists of parts. Returns
+ * the operations that write the missing lists and parts to the local store. Throws `store_damaged` if etcd
+ * lacks a part, or if the bytes of a part do not match its hash.
  */
 export async function fetchBodies(
   client: EtcdClient,
@@ -96,11 +95,11 @@ async function fetchValues(client: EtcdClient, keys: ClusterKeys, wanted: readon
   return found;
 }
 
-/** Returns the operations of a plan that write parts and lists of parts. */
+/** Returns the operations of a planned policy write that write parts of its text and lists of parts. */
 export const bodiesOf = ({ operations }: PolicyPlan): KvPut[] =>
   operations.filter((operation) => operation.type === 'put').filter(({ key }) => isBody(key));
 
-/** Whether the bodies of a plan fit into one transaction. */
+/** Returns whether the text of a planned policy write fits into one transaction. */
 export function hasSmallBodies(plan: PolicyPlan): boolean {
   const bodies = bodiesOf(plan);
   return bodies.length <= FEW && bodies.reduce((sum, { value }) => sum + value.length, 0) <= SMALL_BYTES;

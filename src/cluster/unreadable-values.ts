@@ -56,7 +56,7 @@ export class UnreadableValues {
   }
 
   /**
-   * Removes the keys of a range that a read has shown not to exist. `entries`: the entries that the read
+   * Forgets the unreadable values whose keys no longer exist. `entries`: all entries that a read of the range
    * found.
    */
   retain({ from, to }: KeyRange, entries: readonly KeyValue[]): void {

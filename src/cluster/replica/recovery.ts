@@ -34,7 +34,7 @@ const RECORDS_PER_WRITE = 100;
 const WRITE = { withinMs: 10_000 };
 const NO_HEAD: PolicyHead = { generation: 0, active: null, ever_activated: false, sequence: 0, commit: '' };
 
-/** Creates a cluster below the prefix, with the policies and settings of this node. */
+/** Creates a cluster in etcd below the key prefix, with the policies and settings of this node. */
 export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise<void> {
   const { replica } = ports;
   await translated('create the cluster', async () => {
@@ -51,7 +51,7 @@ export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise
 
 type Recovery = { readonly keep: Keep; readonly atLeast: number; readonly dryRun: boolean };
 
-/** Ends a contradiction, see `Cluster.recover`. */
+/** Ends a contradiction between this node and etcd, see `Cluster.recover`. */
 export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: Recovery): Promise<void> {
   const { replica } = ports;
   await translated('recover the cluster', async () => {
@@ -130,7 +130,7 @@ type Publication = Content & {
   readonly before: KeyValue | null;
 };
 
-/** Writes policies and settings to etcd. The last transaction writes the head and `meta`. */
+/** Writes policies and settings to etcd. The last transaction writes the keys `head` and `meta`. */
 async function publish({ client, keys }: RecoveryPorts, publication: Publication): Promise<void> {
   const { head, rows, others, bodies, history, remove, clusterId, recoveries, before } = publication;
   const when = [{ key: keys.meta, modRevision: before?.modRevision ?? 0n }];
@@ -163,16 +163,16 @@ async function publish({ client, keys }: RecoveryPorts, publication: Publication
 }
 
 /**
- * Returns the head with the id of a new commit. Omits its pending change, because the new commit completes
- * the change.
+ * Returns the head (generation, active policy, last commit) with the id of a new commit. Omits its pending
+ * change, because the new commit completes the change.
  */
 function stamped({ pending: _, ...head }: PolicyHead, generation: number, sequence: number): PolicyHead {
   return { ...head, generation, sequence: Math.max(sequence, head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
 }
 
 /**
- * Returns `row` with a revision above that of the row in `others` with the same id. Returns `row` unchanged
- * if `others` has no such row, or an equal one.
+ * Returns the policy record `row` with a higher revision than the record in `others` with the same id.
+ * Returns `row` unchanged if `others` has no such record, or an equal one.
  */
 function above(row: PolicyRow, others: readonly PolicyRow[]): PolicyRow {
   const other = others.find(({ id }) => id === row.id);
@@ -202,7 +202,7 @@ async function shared({ client, keys }: RecoveryPorts) {
       const row = local?.startsWith('policy/') === true ? RECORDS.policy.reading(local, value).value : undefined;
       return row === undefined ? [] : [row];
     }),
-    /** Keys that a node may remove: all keys except the head, tokens and nodes. */
+    /** Local keys that a recovery may remove from etcd: all keys except the head, tokens and nodes. */
     removable: byLocal.flatMap(([local]) =>
       local === null || local === 'head' || /^(cluster-token|token-key|cluster-node|removed-node)[/]/.test(local)
         ? []

@@ -17,7 +17,7 @@ export class ReplicaStore implements KvStore {
   readonly #kv: KvStore;
   readonly #runExclusive = createMutex();
   readonly #fault = new BehaviorSubject<string | null>(null);
-  /** The values that the disk has not stored; null for a removed key. */
+  /** The changes by key that are not on the disk yet: the new value, or null for a removed key. */
   readonly #unkept = new Map<string, Uint8Array | null>();
   #retry: NodeJS.Timeout | undefined;
 
@@ -70,7 +70,7 @@ export class ReplicaStore implements KvStore {
     return this.batch([{ type: 'delete', key }], options);
   }
 
-  /** Also writes the changes that wait in memory. Throws if the write to the disk fails. */
+  /** Writes operations, and also the changes that wait in memory. Throws if the write to the disk fails. */
   batch(operations: readonly KvOperation[], options: { readonly sync: boolean }): Promise<void> {
     if (this.#unkept.size === 0) return this.#kv.batch(operations, options);
     return this.#runExclusive(() => this.#write(operations));

@@ -115,12 +115,12 @@ export class Replica {
     this.#revision.next(BigInt(revision));
   }
 
-  /** Emits each batch after it was written to the local store. */
+  /** Emits each batch of changes after it was written to the local store. */
   get applied(): Observable<readonly KvOperation[]> {
     return this.#applied;
   }
 
-  /** Emits whether the replica follows etcd. */
+  /** Emits whether the replica is equal to etcd and receives its changes. */
   get connected(): Observable<boolean> {
     return this.#connected;
   }
@@ -134,7 +134,7 @@ export class Replica {
     return this.#clusterId;
   }
 
-  /** The number of recoveries of the cluster from a contradiction that this node knows of. */
+  /** The number of times that the cluster was recovered from a contradiction, as far as this node knows. */
   get recoveries(): number {
     return this.#recoveries;
   }
@@ -288,7 +288,7 @@ export class Replica {
       present.add(local);
       if (this.revisionOf(local) !== entry.modRevision) unknown.push(entry);
     }
-    // Treat a damaged value as absent, so that it is replaced.
+    // Treat a damaged value in the local store as absent, so that the value of etcd replaces it.
     const held = await intactValues(
       this.#kv,
       unknown.map(({ key }) => this.#keys.local(key) ?? ''),
@@ -310,8 +310,8 @@ export class Replica {
   }
 
   /**
-   * Returns changes for the policies whose text the local store lacks, and for the head. An earlier read
-   * found no text for them in etcd.
+   * Returns the changes that store policies whose text etcd lacked at an earlier read, if etcd has the text
+   * now; in this case also the change of the head.
    */
   async #withoutBody(entries: readonly KeyValue[], changes: readonly KeyChange[]): Promise<readonly KeyChange[]> {
     const changed = new Set(changes.map(keyOf));
@@ -463,8 +463,8 @@ export function metaValue(meta: ClusterMeta): Uint8Array {
 }
 
 /**
- * Returns the hash of the list of parts to which a record refers. For the head, this is the former policy of
- * a pending change, which a node needs for a revert.
+ * Returns the hash of the list of parts to which a record refers. For the record `head`, this is the former
+ * policy of a pending change, which a node needs to revert the change.
  */
 function bodyOf(local: string, value: Uint8Array): string | undefined {
   if (local === HEAD) return RECORDS.head.reading(local, value).value?.pending?.before.row?.body_sha256;

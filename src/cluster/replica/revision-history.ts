@@ -10,7 +10,7 @@ import { READ, type SuccessionPorts } from './succession.js';
 
 /** The number of attempts to read the old revisions of policies if a part of them is missing. */
 const ATTEMPTS = 3;
-/** etcd accepts at most 128 operations in a transaction. */
+/** The number of keys in one read: etcd accepts at most 128 operations in a transaction. */
 const KEYS_PER_READ = 100;
 
 export type ReplicaPorts = SuccessionPorts & { readonly kv: ReplicaStore };

@@ -11,7 +11,7 @@ import type { KvStore } from '#store/store-types.js';
 const HEAD = RECORDS.head.prefix;
 /** The format of a commit id. */
 const COMMIT_ID = /^[0-9a-f-]{36}$/;
-/** The time limit of a read of the replica from etcd. */
+/** The time limit for a read of all shared keys from etcd. */
 export const READ = { withinMs: 5_000 };
 
 /** The cluster that a replica is a copy of, and the etcd revision up to which the replica is complete. */
@@ -72,7 +72,10 @@ export async function requireSuccessor(
   if (head !== null && head.sequence !== undefined) await requireCommit(found, head, isRecovered, ports);
 }
 
-/** Compares the last commit that this node has applied with the commits in etcd. */
+/**
+ * Throws a `Contradiction` if etcd lacks the last commit that this node has applied, or has another commit in
+ * its place.
+ */
 async function requireCommit(
   found: RangeResult,
   { sequence = 0, commit, generation }: PolicyHead,
@@ -93,7 +96,7 @@ async function requireCommit(
   if (isRecovered) return;
   const key = keys.commit(sequence);
   const { found: stored } = await client.transact({ when: [], apply: [{ type: 'get', key }] }, READ);
-  // Ignore an invalid id, like an id that the leader has removed.
+  // An invalid commit id is ignored, like an id that the leader has removed.
   const id = Buffer.from(stored[0]?.[0]?.value ?? []).toString();
   if (COMMIT_ID.test(id) && id !== commit)
     throw new Contradiction(

@@ -84,7 +84,7 @@ export class Rollouts {
     );
   }
 
-  /** Writes a report. Returns whether etcd has stored it. */
+  /** Writes the health report of this node to etcd. Returns whether etcd has stored it. */
   async #write(change: string, { id: lease }: Lease, fault: string | null): Promise<boolean> {
     const { client, keys } = this.#ports;
     const value = encodeJson({ fault } satisfies HealthReport);
@@ -117,8 +117,8 @@ export class Rollouts {
   }
 
   /**
-   * Waits until a pending change must end, and returns how it must end. Decides only while this node leads.
-   * Rejects after the abort of `signal`.
+   * Waits until a pending change must end. Returns whether it must be completed or reverted, and why. Decides
+   * only while this node leads. Rejects after the abort of `signal`.
    */
   async decide(change: PendingChange, signal: AbortSignal): Promise<Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>> {
     if (this.#tracker?.change !== change.id) this.#tracker = { change: change.id, faults: new FaultTracker() };

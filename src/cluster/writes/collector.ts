@@ -23,11 +23,12 @@ const WRITE = { withinMs: 5_000 };
 export type Collection = { readonly removed: number; readonly isComplete: boolean };
 
 /**
- * Removes data that no policy needs from etcd: parts and lists of bodies, old revisions, and old commit ids.
- * Only the leader collects. While a record cannot be read, nothing is removed, because a newer build may have
- * written the record and may need its body. Each transaction has two conditions: `fence`, which proves that
- * this node leads, and an unchanged head. A transaction that removes bodies or revisions also removes all
- * entries of the write lock. So a writer that relies on an old part in etcd must start again.
+ * Removes data that no policy needs from etcd: parts of policy texts and lists of these parts, old revisions,
+ * and old commit ids. Only the leader collects. While a record cannot be read, nothing is removed, because a
+ * newer build may have written the record and may need its text. Each transaction has two conditions:
+ * `fence`, which proves that this node leads, and an unchanged head. A transaction that removes texts or
+ * revisions also removes all entries of the write lock. So a writer that relies on an old part in etcd must
+ * start again.
  */
 export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);

@@ -169,7 +169,8 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Replaces the head, on the condition that the lock entry exists. Returns the etcd revision of the commit.
+   * Replaces the head (the record of the last commit), on the condition that the lock entry of this node
+   * exists. Returns the etcd revision of the commit.
    */
   async #move(plan: PolicyPlan, lock: LockEntry, others: readonly Operation[]): Promise<bigint> {
     const { sequence = 0, commit = '' } = plan.head;

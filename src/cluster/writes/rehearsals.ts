@@ -25,9 +25,14 @@ import { StoreError } from '#store/store-error.js';
 import type { PolicyPlan } from '#store/store-types.js';
 import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
-/** The time in milliseconds without a report after which a write continues without the vote of a member. */
+/**
+ * The time in milliseconds without a report of a member, after which a policy write continues without its
+ * vote.
+ */
 const SILENCE_MS = 3_000;
-/** The interval in milliseconds of the reports of a member that stages a proposal. */
+/**
+ * The interval in milliseconds of the reports of a member that has not finished staging a proposed policy.
+ */
 const REPORT_MS = 1_000;
 /** The time in milliseconds before the first report. A member that votes earlier sends no report. */
 const FIRST_REPORT_MS = 500;
@@ -50,11 +55,11 @@ const ENCLOSED_BYTES = 4 * 1024;
 const KEEP_WATCH_MS = 10_000;
 const WRITE = { withinMs: 3_000 };
 
-/** The votes of the members on a proposal. */
+/** The result of the vote of the members on a proposed policy write. */
 export type Rehearsal = {
   /** The number of members, including this node. */
   readonly members: number;
-  /** The members that did not report in time. */
+  /** The members that neither voted nor reported in time. */
   readonly behind: readonly string[];
 };
 
@@ -92,7 +97,10 @@ export class Rehearsals {
   readonly #node: string;
   /** The id of the proposal for which this node has voted. */
   #voted: string | null = null;
-  /** The changes of the votes on proposals of this node, see `KEEP_WATCH_MS`. */
+  /**
+   * Emits each change of a vote on a proposal of this node. Its watch stays open as `KEEP_WATCH_MS`
+   * describes.
+   */
   readonly #votesHere: Observable<KeyChange>;
 
   constructor(client: EtcdClient, keys: ClusterKeys, writeLock: WriteLock, membership: Membership, node: string) {
@@ -110,7 +118,7 @@ export class Rehearsals {
     );
   }
 
-  /** Emits the proposals of other nodes, and their ends. */
+  /** Emits each policy write that another node proposes, and the id of each proposal that has ended. */
   get proposals(): Observable<PolicyProposal | { readonly ended: string }> {
     const first = this.#writeLock.all.pipe(
       map(([lock]) => (lock === undefined || lock.node === this.#node ? null : lock.proposal)),
@@ -124,8 +132,9 @@ export class Rehearsals {
   }
 
   /**
-   * Proposes a plan to the other members, and collects their votes. Throws `MemberRefused` if a member
-   * refuses the policy, and a `StoreError` if this node has lost the write lock or etcd cannot be reached.
+   * Proposes a planned policy write to the other members, and collects their votes. Throws `MemberRefused` if
+   * a member refuses the policy, and a `StoreError` if this node has lost the write lock or etcd cannot be
+   * reached.
    */
   async rehearse(plan: PolicyPlan, proposal: Omit<PolicyProposal, 'id' | 'node'>): Promise<Rehearsal> {
     try {
@@ -161,7 +170,7 @@ export class Rehearsals {
       .subscribe();
   }
 
-  /** Writes a proposal and its bodies. Returns the ids of all members. */
+  /** Writes a proposal and its policy text to etcd. Returns the ids of all members. */
   async #propose(
     own: LockEntry | Claim,
     plan: PolicyPlan,
@@ -169,7 +178,7 @@ export class Rehearsals {
   ): Promise<readonly string[]> {
     const full = { ...proposal, ...enclosed(plan) };
     const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
-    // Large bodies are written before the proposal, while the lock entry exists.
+    // A large policy text is written to etcd before the proposal. The lock entry must exist before the text.
     const lock = hasSmallBodies(plan) ? own : await this.#writeLock.taken(own);
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#writeLock.propose(lock, full, [...bodies, members]);
@@ -231,8 +240,8 @@ export class Rehearsals {
   }
 
   /**
-   * Writes a report, on the condition that the lock entry of the proposal exists. Returns whether the entry
-   * exists.
+   * Writes the vote of this node to etcd, on the condition that the lock entry of the proposal exists.
+   * Returns whether the entry exists.
    */
   async #report(lockId: string, vote: Vote): Promise<boolean> {
     const { lease } = this.#membership;

@@ -120,7 +120,7 @@ export class WriteLock {
     }
   }
 
-  /** Returns the entry of this node. If there is only a claim, makes the entry first. */
+  /** Returns the lock entry of this node. If there is only a claim, makes the entry first. */
   async taken(own: LockEntry | Claim): Promise<LockEntry> {
     return 'when' in own ? (await this.#takeClaimed(own)).lock : own;
   }
@@ -210,7 +210,10 @@ export class WriteLock {
     return this.#client.transact({ when: [], apply: [...apply, { type: 'put', key, value, lease: lease.id }] }, WITHIN);
   }
 
-  /** Waits until an entry is the oldest. Returns null if the entry is removed before that. */
+  /**
+   * Waits until a lock entry is the oldest one, which holds the lock. Returns null if the entry is removed
+   * before that.
+   */
   async #first(id: string, revision: bigint, lease: Lease, signal: AbortSignal): Promise<LockEntry | null> {
     const lost = (reason: string) => (): never => {
       throw new EtcdError('unavailable', reason);

@@ -11,8 +11,8 @@ const compress = promisify<Uint8Array, { level: number }, Buffer>(gzip);
 const decompress = promisify<Uint8Array, { maxOutputLength: number }, Buffer>(gunzip);
 
 /**
- * The maximum size in bytes of a part of a policy body. If an edit leaves less than a quarter of this size in
- * the edited parts, the rest is merged with a neighbouring part.
+ * The maximum size in bytes of a part of a policy body (JSON text). If an edit leaves less than a quarter of
+ * this size in the edited parts, the rest is merged with a neighbouring part.
  */
 const PART_BYTES = 128 * 1024;
 
@@ -62,9 +62,9 @@ export type BodyWrite = { readonly sha256: string; readonly operations: readonly
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
 
 /**
- * Stores each policy body as a list of gzip-compressed parts. The key of a part is its hash, so that
- * revisions of a policy share equal parts. The key of a body is the hash of its list of parts. Equal bodies
- * that were cut differently have different hashes.
+ * Stores each policy body (the JSON text of a policy) as a list of gzip-compressed parts. The key of a part
+ * is its hash, so that revisions of a policy share equal parts. The key of a body is the hash of its list of
+ * parts. Equal bodies that were cut differently have different hashes.
  */
 export class Bodies {
   readonly #kv: KvReads;

@@ -31,7 +31,10 @@ export class LastGoodCopy {
     return this.#isOld;
   }
 
-  /** Must be called before a commit of this node, so that `write` need not read its body from the store. */
+  /**
+   * Must be called before a commit of this node, so that `write` need not read the policy text from the
+   * store.
+   */
   willCommit(written: Written): void {
     this.#written = written;
   }
@@ -63,7 +66,8 @@ export class LastGoodCopy {
         await this.file.write({ head, active: null });
         return;
       }
-      // Compare the body and not the revision: a failed commit and a later record can have the same revision.
+      // Compare the hash of the text and not the revision: a failed commit and a later record can have the
+      // same revision.
       const isPut = put?.record.id === row.id && body?.sha256 === row.body_sha256;
       if (isPut && 'edit' in put && before !== undefined) {
         const { edit } = put;

@@ -10,7 +10,7 @@ import type { LastGood, LastGoodFile } from './last-good.js';
 import { HEAD, writesOf } from './policy-plan.js';
 import type { PolicyHead, PolicyRow, PolicyState } from './policy-row.js';
 
-/** The state of a store without a commit. */
+/** The state of a policy store that contains no commit yet. */
 export const NO_POLICIES: PolicyState = {
   head: { generation: 0, active: null, ever_activated: false },
   rows: new Map(),
@@ -25,7 +25,7 @@ export type LoadedPolicies = {
    * hash.
    */
   readonly restored: ReadonlyMap<string, Uint8Array>;
-  /** Whether the last-good copy lacks the generation in force. */
+  /** Whether the last-good copy, a file, is older than the generation in force. */
   readonly isCopyOld: boolean;
 };
 
@@ -125,8 +125,8 @@ async function restore(
 }
 
 /**
- * Removes the pending change from a head if its former policy is lost, because the change can then not be
- * reverted.
+ * Removes the pending change from a head if the text of its former policy is lost, because the change can
+ * then not be reverted.
  */
 async function withoutLostChange(head: PolicyHead, bodies: Bodies, onFinding: FindingListener): Promise<PolicyHead> {
   const { pending, ...others } = head;
@@ -145,7 +145,10 @@ async function withoutLostChange(head: PolicyHead, bodies: Bodies, onFinding: Fi
   }
 }
 
-/** Returns the stored head. Returns null if there is none, or if it is damaged. */
+/**
+ * Returns the stored head (generation, active policy, last commit). Returns null if there is none, or if it
+ * is damaged.
+ */
 async function loadHead(kv: KvStore): Promise<PolicyHead | null> {
   try {
     const bytes = await kv.get(HEAD);

@@ -44,7 +44,10 @@ export function pendingAfter(
   return { id: next.commit, generation: next.generation, before, ...write };
 }
 
-/** The head after the end of a pending change, and the policy record to write; null if no record changes. */
+/**
+ * The head (generation, active policy, last commit) after the end of a pending change, and the policy record
+ * to write; null if no record changes.
+ */
 export type Settled = { readonly head: PolicyHead; readonly row: PolicyRow | null };
 
 /** Returns the head and the policy record after the end of a pending change, with a higher generation. */
@@ -52,7 +55,7 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
   const { pending: _, reverted: __, ...kept } = head;
   const commit = { sequence: (head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
   if (end.outcome === 'complete') {
-    // The generation in between is used by nodes that reverted the change by themselves.
+    // Skip one generation, because nodes that reverted the change by themselves use it.
     return { head: { ...kept, ...commit, generation: head.generation + 2 }, row: null };
   }
   const { row } = pending.before;
@@ -80,7 +83,7 @@ function restored(row: PolicyRow, rows: PolicyState['rows'], { at, by }: ChangeE
   };
 }
 
-/** Returns a stored change without the record of the policy before it. */
+/** Returns a pending change without the record of the policy before it. */
 export function withoutRow({ before: { generation }, ...change }: StoredChange): PendingChange {
   return { ...change, before: { generation } };
 }

@@ -8,14 +8,14 @@ import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { pendingAfter } from './pending-change.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
 
-/** The key of the head in the local store. */
+/** The key of the head (generation, active policy, last commit) in the local store. */
 export const HEAD = 'head';
 export const policyKey = (id: string) => `policy/${id}`;
 export const historyKey = (id: string, revision: number) => `history/${id}/${String(revision).padStart(12, '0')}`;
 
-/** `body`: the write of the policy's body; undefined if the commit writes no policy. */
+/** `body`: the write of the policy text; undefined if the commit writes no policy. */
 export type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
-/** The state to which a plan applies. `headRevision`: see `PolicyPlan`. */
+/** The state of the policies for which a plan is made, and the revision of its head in the shared store. */
 type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision'>;
 type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
 

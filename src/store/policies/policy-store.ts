@@ -38,7 +38,10 @@ export type SharedCommits = Pick<SharedStore, 'applied'> & {
    * `revision_conflict` if another node has committed since.
    */
   commit(plan: PolicyPlan): Promise<void>;
-  /** Writes the end of a pending change, like `commit`. Throws `revision_conflict` if its condition fails. */
+  /**
+   * Writes the end of a pending change, like `commit`. Throws `revision_conflict` if the condition of `end`
+   * fails.
+   */
   settle(plan: PolicyPlan, end: ChangeEnd): Promise<void>;
 };
 
@@ -304,8 +307,8 @@ class KvPolicyStore implements PolicyStore {
       if (row === undefined && operation.type === 'put') this.#damaged.add(id);
     }
     const active = head.active ?? '';
-    // Without its record, treat the active policy as damaged and not as absent, because the fallback must not
-    // replace it.
+    // If its record is missing, treat the active policy as damaged and not as absent, because
+    // `policy.fallback` must not replace it.
     if (head.active !== null && !rows.has(active)) this.#damaged.add(active);
     this.#present.next({ head, rows });
     this.#copy.changed(before, { head, rows });

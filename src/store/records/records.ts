@@ -93,7 +93,7 @@ export type PerformanceSetting = {
   readonly updated_at: string;
   readonly updated_by: string;
 };
-/** A part of a policy body. */
+/** A part of the JSON text of a policy: the hash of the part, and its length. */
 export type Part = { readonly sha256: string; readonly bytes: number };
 
 /** The JSON records of the store. A kind without ids has one key, which is its prefix. */

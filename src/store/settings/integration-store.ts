@@ -17,7 +17,7 @@ type Secrets = 'plain' | Seal | 'refused';
 
 const aboutOf = ({ name }: { readonly name: string }): string => `integration ${name}`;
 
-/** Seals the token of an integration for the store of a cluster. */
+/** Encrypts (seals) the token of an integration for the store of a cluster. */
 export async function sealedIntegration(record: IntegrationRecord, seal: Seal): Promise<SealedIntegration> {
   const { service_account_token: token, ...others } = record;
   return { ...others, sealed_token: await seal.seal(Buffer.from(token), aboutOf(record)) };
