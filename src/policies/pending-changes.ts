@@ -8,7 +8,10 @@ import { orRefusal } from '#store/or-refusal.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
 
-/** `nodes`: the health of the nodes that enforce a roll-out first; null if etcd cannot be reached. */
+/**
+ * The pending change, and the change that was reverted last. `nodes`: the health of the nodes that enforce a
+ * roll-out first; null if etcd cannot be reached.
+ */
 export type ChangeView = {
   readonly pending: (PendingChange & { readonly nodes: readonly NodeHealth[] | null }) | null;
   readonly reverted: RevertedChange | null;
@@ -31,15 +34,15 @@ export type PendingChanges = {
     readonly dryRun: boolean;
   }): Promise<Refusal | EndedChange>;
   /**
-   * Takes note of the generation that the kernel enforced when the process started. If an earlier process
-   * reverted the pending change at this node alone, this process does as well.
+   * Records the generation that the kernel enforced when the process started. If an earlier process reverted
+   * the pending change at this node alone, this process does the same.
    */
   adopted(generation: number): Promise<void>;
 };
 
 type Ports = {
   readonly policies: PolicyStore;
-  /** Null on a single node. */
+  /** The roll-outs of the cluster; null on a single node. */
   readonly rollouts: Rollouts | null;
   /** Waits until this node enforces a generation. Returns false after `withinMs`. */
   readonly reaches: (generation: number, withinMs: number) => Promise<boolean>;

@@ -50,8 +50,9 @@ export type DatapathOptions = {
   /** For how many source groups the datapath thread keeps separate counts; 0, the default, for none. */
   readonly countedGroups?: number;
   /**
-   * The file with the commands of the guard for the next boot. `isOpen`: the node forwards packets before
-   * the first policy, so the file is empty. Undefined: no file is written.
+   * The file of nftables commands that drop packets from the next boot until Weir runs (boot guard).
+   * `isOpen`: the node forwards packets before the first policy, so the file is empty. Undefined: no file is
+   * written.
    */
   readonly bootGuard?: { readonly path: string; readonly isOpen: boolean };
   /**

@@ -26,13 +26,16 @@ export type EventFact =
   | { readonly kind: 'interfaces'; readonly names: ReadonlyMap<number, string> };
 
 /**
- * The rule names of a compiled policy that was written to a slot. `entries` contains the index in the map
- * `hits` of each rank of that policy.
+ * The rule names of a compiled policy that was written to a program slot. `entries`: for each rank (rule or
+ * default) of that policy, the index of its counter in the map `hits`.
  */
 export type StagedRuleNames = {
   readonly ruleNames: RuleNames;
   readonly generation: number;
   readonly entries: Uint32Array;
 };
-/** The rule names of a compiled policy that is or was in force, and its epoch. */
+/**
+ * The rule names of a compiled policy that is or was in force. `epoch`: the number of its activation in the
+ * kernel.
+ */
 export type FlippedRuleNames = StagedRuleNames & { readonly epoch: number };

@@ -6,7 +6,7 @@ import type { PassedObject } from './bpf-object-handle.js';
  */
 export type SpliceOffload = {
   readonly program: PassedObject;
-  /** The map `joins`: the entries of spliced connections. */
+  /** The BPF map `joins`, with an entry for each connection that the datapath forwards. */
   readonly spliceMap: PassedObject;
   /**
    * The map `joiners`: for each offloader (a service-plane thread), the time until which the datapath

@@ -2,9 +2,9 @@
 export type End = { readonly address: number; readonly port: number };
 
 /**
- * The addresses and ports of a flow in the packets outside of the node, if they differ from the real ends
- * (D17b). `source`: after SNAT, as the server receives it. `destination`: before DNAT, as the client sends
- * it.
+ * The addresses and ports by which each end of a flow knows the other end, on a node with NAT (D17b).
+ * `source`: the client after SNAT, as the server receives it. `destination`: the server before DNAT, as the
+ * client sends it.
  */
 export type Translation = { readonly source: End; readonly destination: End };
 
@@ -12,6 +12,6 @@ export type Translation = { readonly source: End; readonly destination: End };
 export type DestinationTranslation = {
   /** Whether the destination is in `dataplane.translated`. */
   readonly isService: boolean;
-  /** The real destination; null if conntrack has no connection for the packet. */
+  /** The destination after DNAT; null if conntrack has no connection for the packet. */
   readonly real: End | null;
 };

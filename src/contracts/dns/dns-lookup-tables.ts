@@ -5,14 +5,14 @@ import type { Intervals } from '#contracts/policy/interval-map.js';
 /**
  * The tables with which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
  * threads can share them. The number of a pattern is its index in `Program.names`. `words` and `defaults`
- * contain verdict words.
+ * contain verdict words (rank and verdict in 32 bits).
  */
 export type LookupTables = {
   /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
   /**
-   * For sources with an owner (a Kubernetes object): the same populations as in `MemberTables`, and the class
-   * of each population.
+   * For sources with an owner (a Kubernetes object): the populations (sources with the same groups) as in
+   * `MemberTables`, and the class of each population.
    */
   readonly members: (MemberTrees & { readonly classes: Uint32Array }) | null;
   readonly classes: {

@@ -33,8 +33,8 @@ export type SeenLookups = {
   readonly lookups: readonly SeenLookup[];
   readonly rebindings: readonly SeenRebinding[];
   /**
-   * Addresses for which the DNS proxy obtained a grant under a name, and that had no grant under this name
-   * before.
+   * Pairs of an address and a name. The DNS proxy obtained a grant for the address under this name, and it
+   * had no such grant before.
    */
   readonly named: readonly { readonly address: number; readonly hostname: string }[];
   /** How many lookups are missing in this report because the buffer for it was full. */

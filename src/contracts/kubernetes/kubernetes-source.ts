@@ -123,10 +123,10 @@ export type KubernetesSource = {
   /** Sets the selectors of the policy in force. */
   setSelectors(selectors: readonly Selector[]): void;
   /**
-   * Returns the resolution and the members for the compilation of a policy with these selectors. Waits until
-   * all of them are resolved, at most `withinMs`. The listener has applied all changes up to the result
-   * before the promise resolves. The thread watches the objects of these selectors until the next call, or
-   * until `release`. Before `setIntegrations`, no selector is resolved.
+   * Returns the selector resolution and the members for the compilation of a policy with these selectors.
+   * Waits until all of them are resolved, at most `withinMs`. The listener has applied all changes up to the
+   * result before the promise resolves. The thread watches the objects of these selectors until the next
+   * call, or until `release`. Before `setIntegrations`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**

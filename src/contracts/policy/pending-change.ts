@@ -31,7 +31,7 @@ export type RevertedChange = { readonly generation: number; readonly at: string;
 export type ChangeEnd = {
   readonly change: string;
   readonly outcome: 'complete' | 'revert';
-  /** One sentence. */
+  /** The reason as one sentence for the operator. */
   readonly reason: string;
   readonly at: string;
   readonly by: string;

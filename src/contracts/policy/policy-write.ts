@@ -21,7 +21,8 @@ export type PolicyWrite = {
   /** The id of the source group that the request writes. If omitted, the request writes the whole policy. */
   readonly sourceGroup?: string;
   /**
-   * The form of the body. For a single source group, this is the form of the policy that contains the group.
+   * Whether the body is a bare policy or has name and mode around it. For a source group, the form of its
+   * policy.
    */
   readonly form: Form;
   /** The bytes of the request body; empty for `delete` and `activate`. */
@@ -40,7 +41,8 @@ export type PolicyWrite = {
    */
   readonly mayWatch: boolean;
   /**
-   * Whether the members of a cluster rehearse the write (stage it and vote) before its commit. Default: true.
+   * Whether the members of a cluster stage the write and vote on it before its commit (rehearsal). Default:
+   * true.
    */
   readonly rehearse?: boolean;
   /**

@@ -13,8 +13,8 @@ export type Program = {
   readonly sources: Intervals;
   /**
    * A list decides the packets of all sources to which the same groups apply. It has up to `MAX_RULE_BLOCKS`
-   * rule blocks, which are searched in order, and then a default verdict word. All ranks in a rule block are
-   * lower than the ranks in the rule blocks after it.
+   * rule blocks, which are searched in order, and then a default verdict word. All rules in a rule block come
+   * earlier in the order of evaluation than the rules in the blocks after it.
    */
   readonly lists: {
     readonly offsets: Uint32Array;
@@ -58,7 +58,7 @@ export type Program = {
   readonly members: MemberTables | null;
   /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;
-  /** The number of ranks in the policy: the number of its rules and defaults. */
+  /** The number of ranks (positions in the order of evaluation): one for each rule and each default. */
   readonly ranks: number;
   readonly ruleNames: RuleNames;
 };

@@ -36,8 +36,8 @@ export type ProofMismatch = { readonly packet: Packet; readonly expected: number
 export const PACKET_CELLS = 5;
 
 /**
- * The last cell of a packet: the owner of its source. `NO_OWNER_CELL` if the source has no owner, else 1 +
- * the index of the set of groups that select the owner (`MemberTables`).
+ * The index of the number that gives the owner of the source: `NO_OWNER_CELL` if the source has no owner,
+ * else 1 + the index of the set of groups that select the owner (`MemberTables`).
  */
 export const OWNER_CELL = 4;
 export const NO_OWNER_CELL = 0;

@@ -44,7 +44,7 @@ export function faultOf(failure: unknown): ApiFault {
   return new ApiFault('failed', reasonOf(first));
 }
 
-/** Returns the fault that a status code and the message of a `Status` object mean. */
+/** Converts an HTTP status code and the message of a `Status` object to a fault. */
 export function faultOfStatus(code: number, message: string, retryAfter?: string): ApiFault {
   const sentence = `${code}${message === '' ? '' : `: ${message}`}`;
   if (code === 401) return new ApiFault('unauthorized', sentence);

@@ -13,8 +13,8 @@ export type MemberSink<Result> = {
 const RETRY_MS = 1_000;
 
 /**
- * Keeps the members of one part of the node equal to the record. After a failed change, the part may have
- * applied only some of the addresses, so the next call replaces all members.
+ * Keeps the members of one part of the node equal to a `MemberRecord`. After a failed change, the part may
+ * have applied only some of the addresses, so the next call replaces all members.
  */
 export class MemberSync<Result> {
   readonly #sink: MemberSink<Result>;
@@ -61,6 +61,6 @@ export class MemberSync<Result> {
 
 type SyncListener<Result> = {
   readonly trouble: (message: string, failure: unknown) => void;
-  /** Called with the result of each successful call. */
+  /** Called with the result of each successful call of the part. */
   readonly noted: (result: Result) => void;
 };

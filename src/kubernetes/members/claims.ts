@@ -9,13 +9,13 @@ type Claim = { object: KubernetesObject; earliest: number; latest: number };
 /** The number of ended claims whose versions are kept: at least this number, at most twice this number. */
 const KEPT_ENDED = 8192;
 
-/** A version lower than all versions of a server. */
+/** A resource version lower than all versions of a server. */
 const BEFORE_ALL = -1;
 
 /** The bounds of the resource version at which an object claimed its new addresses. */
 export type ClaimTime = { readonly earliest: number; readonly latest: number };
 
-/** A claim in force: the address, and the bounds of the version of the claim. */
+/** An address that an object owns, and the bounds of the resource version at which the object claimed it. */
 export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
 
 /**
@@ -32,8 +32,8 @@ export class Claims {
    */
   readonly #vacant = new Set<number>();
   /**
-   * For addresses without an owner: the version at which the last owner claimed the address. When the map is
-   * full, it replaces `#endedBefore`, because removing single oldest entries of a Map is slow in V8.
+   * For addresses without an owner: the resource version at which the last owner claimed the address. A full
+   * map becomes `#endedBefore`, because removing single oldest entries of a Map is slow in V8.
    */
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();
@@ -145,8 +145,8 @@ export class Claims {
   }
 
   /**
-   * Removes the versions of all claims, because another server follows whose versions are not comparable.
-   * Until the next events, the start times of the objects decide which claim is later.
+   * Removes the versions of all claims, before objects of a server whose versions are not comparable are
+   * added. Until the next events, the start times of the objects decide which claim is later.
    */
   forgetVersions(): void {
     this.#ended.clear();

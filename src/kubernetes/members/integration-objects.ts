@@ -25,7 +25,10 @@ export type ObjectListener = {
   readonly resolutionOutdated: () => void;
 };
 
-/** A watch scope with a complete list. `version`: the last resource version that was received. */
+/**
+ * A watch scope (objects that one reflector watches) whose list is complete. `version`: the last resource
+ * version that was received.
+ */
 type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
@@ -91,13 +94,18 @@ export class IntegrationObjects {
     return this.#objects[resource].size;
   }
 
-  /** Returns an object for the store; undefined if there is no such object. */
+  /**
+   * Returns an object and the addresses that it owns, for the store; undefined if there is no such object.
+   */
   owning(resource: ResourceName, uid: string): OwningObject | undefined {
     const object = this.#objects[resource].get(uid);
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };
   }
 
-  /** Restores the objects and watch scopes of an earlier process. There must be no objects before. */
+  /**
+   * Restores the objects and watch scopes that an earlier process stored. Must be called before objects are
+   * added.
+   */
   restore(objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     for (const { object, owned } of objects) {
       const known: Map<string, KubernetesObject> = this.#objects[object.resource];
@@ -110,7 +118,7 @@ export class IntegrationObjects {
     this.#listener.resolutionOutdated();
   }
 
-  /** Removes all objects and scopes, because the objects of another cluster follow. */
+  /** Removes all objects and watch scopes, before the objects of another cluster are added. */
   clear(): void {
     this.#complete = [];
     for (const object of this.all()) this.#remove(object);
@@ -133,7 +141,7 @@ export class IntegrationObjects {
     this.claims.settle();
   }
 
-  /** Ends a scope. Removes its objects, except those that another complete scope contains. */
+  /** Ends a watch scope. Removes its objects, except those that another complete scope contains. */
   end(scope: WatchScope): void {
     this.#complete = this.#complete.filter((candidate) => !isSameWatchScope(candidate.scope, scope));
     for (const object of this.#ofResource(scope.resource)) {
@@ -144,7 +152,8 @@ export class IntegrationObjects {
   }
 
   /**
-   * Adds a scope. Its version is 0 until the first list, because the claims in that list can have any age.
+   * Adds a watch scope. Its version is 0 until its first list, because the objects of that list can have
+   * claimed their addresses at any time before.
    */
   #begin(scope: WatchScope): ScopeState {
     const complete = { scope, version: 0 };
@@ -189,7 +198,7 @@ export class IntegrationObjects {
     const { resource } = complete.scope;
     const uid = message.type === 'changed' ? message.object.uid : message.uid;
     const before = this.#objects[resource].get(uid);
-    // Two scopes can contain the same object. Ignore the older state if one of them is late.
+    // Two watch scopes can contain the same object. Ignore the older state if one of them is late.
     if (before !== undefined && version < before.version) return;
     if (message.type === 'deleted') {
       if (before !== undefined) this.#remove(before);

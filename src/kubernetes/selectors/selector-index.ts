@@ -12,7 +12,7 @@ export class SelectorIndex {
   readonly #namespaces = new Map<string, ParsedSelector[]>();
   readonly #serviceAccounts = new Map<string, ParsedSelector[]>();
   readonly #others: ParsedSelector[] = [];
-  /** The place of each selector in the order of the keys. */
+  /** The position of each selector in the order of the keys. */
   readonly #order: ReadonlyMap<ParsedSelector, number>;
 
   constructor(selectors: readonly ParsedSelector[]) {
@@ -79,7 +79,10 @@ export class SelectorIndex {
   }
 }
 
-/** A condition under which a selector can be filed. Conditions with equal `text` are the same. */
+/**
+ * A condition of a selector by which `SelectorIndex` finds the selector. Conditions with equal `text` are the
+ * same.
+ */
 type Place = {
   readonly type: 'value' | 'key' | 'namespace' | 'service_account';
   readonly key: string;

@@ -1,7 +1,7 @@
 /** The states of the last message with members. */
 const APPLIED = 0;
 const PENDING = 1;
-/** Pending, and the Kubernetes thread waits for a message when it is applied. */
+/** The last message is not applied yet, and the Kubernetes thread waits for `members_applied`. */
 const AWAITED = 2;
 
 /**

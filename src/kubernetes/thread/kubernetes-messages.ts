@@ -44,7 +44,7 @@ export type ToKubernetesThread =
   | { readonly kind: 'setSelectors'; readonly selectors: readonly Selector[] }
   /** Sent to a new thread: the selectors of a call of `membership` that the previous thread received. */
   | { readonly kind: 'setProposedSelectors'; readonly selectors: readonly Selector[] }
-  /** Ends the proposal, see `KubernetesSource.release`. */
+  /** Ends the watches for the selectors of the last call of `membership`, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
   /**
    * The listener has applied the last message with members. This message is sent only if the thread waits for

@@ -13,7 +13,10 @@ import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 const BATCH_MS = 20;
 /** With this number of changed addresses, a message is sent at once. */
 const BATCH_ADDRESSES = 500;
-/** The maximum number of newly shared addresses in one message, because each of them becomes a finding. */
+/**
+ * The maximum number of newly shared addresses (with owners in two integrations) in one message, because each
+ * of them becomes a finding.
+ */
 const MAX_SHARED = 100;
 /**
  * The maximum number of owners, and of objects for the store, in one message. A larger message would block
@@ -35,7 +38,7 @@ export class MemberMessages {
   readonly #sources: Sources;
   readonly #acknowledgement: Acknowledgement;
   readonly #send: (message: MembersMessage) => void;
-  /** The further parts of the last message. */
+  /** The parts of the last message that are not sent yet. */
   #parts: MembersMessage[] = [];
   #isOpen = false;
   #isFirst = true;
@@ -46,7 +49,7 @@ export class MemberMessages {
   #resolution: SelectorResolution | undefined;
   /** The number of calls of `#make`. */
   #made = 0;
-  /** The calls of `flushed`. `after`: the value of `#made` at the call. */
+  /** The waiting calls of `flushed`. `after`: the value of `#made` at the call. */
   #flushes: { readonly after: number; readonly resolve: () => void }[] = [];
 
   constructor(sources: Sources, acknowledgement: Acknowledgement, send: (message: MembersMessage) => void) {
@@ -83,8 +86,8 @@ export class MemberMessages {
   }
 
   /**
-   * Resolves when the listener has applied all changes made before this call, before a further message is
-   * made. `open` must be called first.
+   * Resolves when the listener has applied all changes made before this call. The next message is made only
+   * after the caller has continued. `open` must be called first.
    */
   flushed(): Promise<void> {
     return new Promise((resolve) => {

@@ -20,7 +20,7 @@ export function watchedServer(
   if (access.by === 'in_cluster') {
     const { url, credentials } = inCluster(serviceAccountFolder);
     const cluster = digest(['in_cluster', url]);
-    // The files are read again for each connection, so a new token needs no new feed.
+    // The files are read again for each connection, so a new token does not restart the watches.
     return { server: { url, credentials }, serverKey: cluster, cluster };
   }
   const { url, caPem, token } = access;

@@ -19,7 +19,10 @@ export type FeedEvent =
     }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: WatchScope; readonly message: ObjectMessage };
 
-/** The objects of a scope whose feed is not complete. `version`: undefined until the first list. */
+/**
+ * The objects of a watch scope whose feed (lists and watches of one server) is not complete. `version`:
+ * undefined until the first list.
+ */
 type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
 /** `waiting`: the scopes of this feed that the feed in effect does not contain. */
@@ -31,8 +34,9 @@ type NextFeed = {
 };
 
 /**
- * Passes the objects of an integration to the memberships. A new feed takes effect when each of its scopes
- * has a list. Until then, the previous feed continues and stays in effect, so two feeds are in memory.
+ * Passes the objects of an integration to `Memberships`. A new feed (lists and watches of one server) takes
+ * effect when each of its scopes has a list. Until then, the previous feed continues and stays in effect, so
+ * two feeds are in memory.
  */
 export class Feeds {
   readonly #integration: string;

@@ -28,16 +28,16 @@ export type IntegrationTarget = {
 export type KeepOf<Kept> = (resource: WatchScope['resource']) => ReflectorOptions<Kept>['keep'];
 
 /**
- * `of`: the number of the feed from which the reflector is taken: the feed in force, or the incomplete feed
- * that the new feed replaces.
+ * `of`: the number of the feed (lists and watches of one server) from which the reflector is taken: the feed
+ * in force, or the incomplete feed that the new feed replaces.
  */
 type KeptScope = { readonly scope: WatchScope; readonly of: number };
 
 export type IntegrationEvent<Kept> =
   /**
-   * A new feed begins, with a reflector for each of `scopes`. The feed in force stays in force until each
-   * scope has a list. An incomplete feed ends. `kept`: the scopes whose reflectors continue without a new
-   * list.
+   * A new feed (lists and watches of one server) begins, with a reflector for each of `scopes`. The feed in
+   * force stays in force until each scope has a list. An incomplete feed ends. `kept`: the scopes whose
+   * reflectors continue without a new list.
    */
   | {
       readonly type: 'begun';
@@ -101,7 +101,7 @@ type RunningReflector = {
   phase: PhaseMessage | null;
 };
 
-/** `key`: the server. `reflectors`: by the name of the scope. */
+/** The reflectors of one server. `key`: the server. `reflectors`: by the name of the watch scope. */
 type Feed = {
   readonly number: number;
   readonly key: string;
@@ -112,9 +112,9 @@ class IntegrationWatch<Kept> {
   readonly #keepOf: KeepOf<Kept>;
   readonly #times: ReflectorTimes;
   readonly #subscriber: Subscriber<IntegrationEvent<Kept>>;
-  /** The feed in force. */
+  /** The feed whose objects are in force. */
   #current: Feed | null = null;
-  /** A feed that is not complete yet. */
+  /** A feed whose lists are not complete yet. */
   #next: Feed | null = null;
   #feeds = 0;
   readonly #restored = new Subject<unknown>();

@@ -171,7 +171,10 @@ class Reflector<Kept> {
     }
   }
 
-  /** Ends the connection. The next connection begins with a list of any version. */
+  /**
+   * Ends the connection. The next connection begins with a list, whose version may be lower than the last
+   * one.
+   */
   #begin(fault: ApiFault): void {
     this.#version = null;
     this.#newest = 0;

@@ -119,7 +119,10 @@ export type Prepared = {
   readonly selectors: readonly Selector[];
   readonly scope: SelectorResolution;
   readonly program: Program | null;
-  /** Whether the program has rules for former members, see `ListedMembership`. */
+  /**
+   * Whether the program has rules for sets of selectors that no address has now, see
+   * `ListedMembership.former`.
+   */
   readonly hasFormer: boolean;
   /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;

@@ -5,7 +5,7 @@ import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#
 
 export type ThreadPorts = {
   readonly thread: PolicyThread;
-  /** Returns the resolution and the members of selectors for the compilation. */
+  /** Returns the selector resolution and the members (addresses) of selectors for the compilation. */
   readonly membership: (selectors: readonly Selector[], options: MemberOptions) => Promise<ListedMembership>;
 };
 

@@ -125,7 +125,9 @@ function listsOfRuns(
 }
 
 type Words = {
-  /** The verdict words of the rules in all groups of `GroupViews.policy`, one group after the other. */
+  /**
+   * The verdict words (rank and verdict) of the rules in all groups of `GroupViews.policy`, in group order.
+   */
   readonly rules: Uint32Array;
   /**
    * For each group of `GroupViews.policy`: `first` is the index of its first rule in `rules`, and
@@ -134,15 +136,17 @@ type Words = {
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;
   /**
-   * For each group of `GroupViews.policy`, the verdict word of its default action; `undefined` if the group
-   * has no default action.
+   * For each group of `GroupViews.policy`, the verdict word (rank and verdict) of its default action;
+   * `undefined` if the group has no default action.
    */
   readonly defaults: readonly (number | undefined)[];
   readonly policy: number;
   readonly ranks: number;
 };
 
-/** Computes the verdict words of all rules and defaults from their ranks in the policy. */
+/**
+ * Computes the verdict words (rank and verdict) of all rules and defaults from their positions in the policy.
+ */
 function wordsOf({ groups, default: decides }: Policy, views: GroupViews, budget: Budget): Words {
   const ranksOfGroups = new Uint32Array(groups.length);
   let ranks = 1;

@@ -10,7 +10,9 @@ import { Sequences } from './sequences.js';
 
 type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'sourcePortMaps' | 'names' | 'namePortMaps'>;
 
-/** The verdict words of the rules in a rule block. The verdict word of rule `n` is `words[first + n]`. */
+/**
+ * The verdict words (rank and verdict) of the rules in a rule block. That of rule `n` is `words[first + n]`.
+ */
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
 /**

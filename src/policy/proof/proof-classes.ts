@@ -23,7 +23,7 @@ const ENOUGH = 1 << 16;
  */
 type Region = {
   /**
-   * The cell (last number of a packet) of the owner of the sources. If the sources have no owner, the sample
+   * The number that stands for the owner of the sources in packets. If the sources have no owner, the sample
    * also contains packets just outside the sources.
    */
   readonly owner: number;

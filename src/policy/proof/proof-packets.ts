@@ -81,7 +81,7 @@ export class ProofPackets {
 
   /**
    * Adds a packet and decides it. `major` and `minor` are destination and source port, or ICMP type and code.
-   * They have no effect for other protocols. `owner` is the cell of the owner of the source.
+   * They have no effect for other protocols. `owner`: the number that stands for the owner of the source.
    */
   add(
     source: number,

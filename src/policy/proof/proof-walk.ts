@@ -135,7 +135,10 @@ class RuleTable {
     }
   }
 
-  /** Returns the index of the first rule that matches the packet within the scope; -1 if no rule matches. */
+  /**
+   * Returns the index of the first rule that matches the packet and that `scope` includes; -1 if there is
+   * none.
+   */
   find(packet: Packet, scope: RuleScope): number {
     this.steps = 0;
     return this.#index === undefined
@@ -186,7 +189,7 @@ class RuleTable {
  */
 const tables = new WeakMap<readonly Rule[], RuleTable>();
 
-/** The offsets of the numbers in a row. `cells` is the number of numbers in a row. */
+/** The offsets of the numbers in a row. `cells`: how many numbers a row has. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
 const ANYWHERE: Prefix = { address: 0, length: 0 };
 const NO_ROWS: readonly number[] = [];

@@ -103,8 +103,8 @@ function walk(
 
 /**
  * Converts the verdict word of a DNS lookup rule. In `word`, the rank is the index of the rule in its group
- * of `GroupViews.policy`. In the result, it is the rank of the rule in the original policy. `places` is null
- * if the original group has the same rules.
+ * of `GroupViews.policy`. In the result, it is the rank of the rule in the original policy. `places`: for
+ * each rule of the group, its index in the original group; null if both groups have the same rules.
  */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {
   const place = rankOf(word);

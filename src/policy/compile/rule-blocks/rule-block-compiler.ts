@@ -181,7 +181,7 @@ export class RuleBlockCompiler implements NestingVisitor {
 }
 
 /**
- * Returns the destination prefixes under which the compiler files a rule. A rule with a hostname but no
+ * Returns the destination prefixes for which the compiler stores a rule. A rule with a hostname but no
  * destinations has all addresses. A rule with neither has no prefix, because the wildcard port map contains
  * the rule.
  */

@@ -15,8 +15,8 @@ const POLICY_DEFAULT = 0x1_0002;
 const RECORD = 0x1_0003;
 
 /**
- * Returns the names and hit identities of the rule or default at each rank. These hit identities do not
- * depend on a policy record; `ruleNamesOfRecord` mixes the id of the record into them.
+ * Returns the names and hit identities (keys of hit counts) of the rule or default at each rank. These
+ * identities do not depend on a policy record; `ruleNamesOfRecord` mixes the id of the record into them.
  */
 export function ruleNamesOf({ groups, default: policyDefault }: Policy): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
