@@ -149,7 +149,7 @@ describe('the members of selectors in a running node', () => {
     await send({ changes: [changeOf([[WEB, 1]], [[KEY]])], scope: RESOLVED });
     await until('policy_ready', 'active');
     expect(datapath.log).toEqual(['stage 1', 'prove 1', 'flip 1']);
-    // The policy thread has the parsed policy.
+    // The store is not read, because the policy thread still has the parsed policy.
     expect(read).not.toHaveBeenCalled();
     expect(system.policies.generation()).toBe(1);
     await new Promise((resolve) => setTimeout(resolve, 500));
@@ -202,7 +202,7 @@ describe('the members of selectors in a running node', () => {
     await send({ changes: [changeOf([[WEB, 1]])] });
     await eventually(() => expect(datapath.log).toContain('flip 1'));
     expect(pairs).toEqual([1, 0]);
-    // The write that leaves out former members is the last one before they have room again.
+    // The first write still leaves out the former members, and the second tries them again.
     for (const author of ['alice', 'bob']) await system.policies.write(write(POLICY, { author }));
     expect(pairs).toEqual([1, 0, 0, 1]);
   });
@@ -245,7 +245,7 @@ describe('the members of selectors in a running node', () => {
       const group = { ...POLICY.policy.source_groups[0], id: 'more' };
       const grown = await system.policies.write(write(group, { target: { by: 'id', id }, sourceGroup: 'more' }));
       expect([tried, first, grown].map(({ kind }) => kind)).toEqual(['checked', 'written', 'written']);
-      // The dry run has found that there is no room, and the generation of `first` forgets it.
+      // The dry run finds no room, so `first` leaves them out. Its generation lets the next write try again.
       expect(pairs).toEqual([1, 0, 0, 1, 0]);
     });
 

@@ -176,7 +176,7 @@ describe('a reload', () => {
     const late = { kind: 'refused', code: 'reload_failed', detail: expect.stringContaining('no answer') };
     expect(await Promise.all(replies)).toEqual([late, late]);
     release();
-    // The reload that had begun is done, and reported.
+    // A reload that began before is completed and reported.
     await eventually(() => expect(lastOf(system)).toMatchObject({ result: 'applied', applied: ['/log'] }));
     expect(steps).toEqual(['read', 'validate', 'log next', 'commit']);
     expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'reloaded' });

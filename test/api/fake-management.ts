@@ -78,7 +78,7 @@ export const STATS: NodeStats = {
 export const OWNED = 0x0a000007;
 export const OWNER = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web-5d4f' } as const;
 const SELECTOR = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } } as const;
-/** The answer of `explain`, without what the datapath knows about the packet. */
+/** The response of `explain`, without the state of the datapath for the packet. */
 export const EXPLANATION = {
   decision: 'deny',
   effective_action: 'deny',
@@ -92,7 +92,7 @@ export const EXPLANATION = {
   walk_omitted: 0,
   unknown: [],
 } as const;
-/** The integration of `kubernetes.in_cluster`. */
+/** The integration that the setting `kubernetes.in_cluster` adds. */
 const IN_CLUSTER = { name: 'local', kind: 'kubernetes', in_cluster: true } as const;
 export const STATUS: IntegrationStatus = {
   name: 'local',
@@ -406,7 +406,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
   };
 }
 
-/** The place of an operation that no route calls. */
+/** Replaces an operation of the node that no route of the API calls. */
 function unused(): never {
   throw new Error('no route calls this operation');
 }

@@ -25,7 +25,7 @@ function pageOf(rows: readonly Row[], node: string, cursor: string | null, limit
   };
 }
 
-/** Walks over all pages, as `findingsOfNodes` does. `early`: the limit of the pages of a node. */
+/** Reads all pages, as `findingsOfNodes` does. `early`: the most findings in a response of one node. */
 function walk(nodes: Nodes, limit: number, early: number): ShownFinding[] {
   const found: ShownFinding[] = [];
   for (let cursor: string | null = null, pages = 0; ; pages++) {

@@ -347,7 +347,7 @@ describe('GET /api/v1/cluster/nodes', () => {
     vi.useRealTimers();
   });
 
-  /** Returns the offsets at `node-a`, while the clocks of other nodes show these times after 12:00. */
+  /** Returns the clock offsets that `node-a` reports for nodes whose clocks show 12:00 plus these times. */
   async function offsetsWith(times: Readonly<Record<string, string | undefined>>): Promise<unknown> {
     const { node } = withNodes([...Object.keys(times), 'silent'], (name) => {
       if (name === 'silent') return null;

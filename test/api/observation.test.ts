@@ -17,7 +17,7 @@ const failing = () => {
   return rig({}, node);
 };
 
-/** The time of a response. */
+/** Matches the time in a response, which differs in each test run. */
 const NOW: unknown = expect.stringMatching(/^20\d\d-.*Z$/);
 
 describe('readiness route', () => {

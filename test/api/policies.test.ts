@@ -297,7 +297,7 @@ describe('policy write', () => {
         return [statusCode < 300, headers['weir-revision'], headers['weir-nodes']];
       };
       expect(await asked({ revision: 42, nodes: { ready: 2, members: 3 } })).toEqual([true, '42', '2/3']);
-      // Without a rehearsal, no member has voted.
+      // `nodes` is null if the members did not rehearse the write, so the response has no votes.
       expect(await asked({ revision: 42, nodes: null })).toEqual([true, '42', undefined]);
       expect(await asked(undefined)).toEqual([true, undefined, undefined]);
     },

@@ -108,7 +108,7 @@ const WRITER_KINDS: readonly WriterFaultKind[] = [
   'stop_writer_at',
   'stop_writer_at',
 ];
-/** The steps of a write that relies on the parts in etcd. */
+/** The steps before the commit, in which a write relies on the parts of its policy in etcd. */
 const STEPS_BEFORE_COMMIT: readonly WriteStep[] = ['lock_taken', 'proposed', 'voted'];
 
 /**
@@ -123,7 +123,7 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
   if (lastEnd < PAUSE_MS[1] + SHORTEST_MS) throw new RangeError(`a run of ${durationMs} ms is too short for faults`);
   const minority = Math.floor((members.length - 1) / 2);
   const mostNodes = Math.max(1, nodes.length - 1);
-  /** The time from which a target has no fault. */
+  /** For each target, the time when it has recovered from its last fault. */
   const freeAt = new Map<string, number>();
   const faults: Fault[] = [];
 

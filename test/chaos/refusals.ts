@@ -16,7 +16,7 @@ export type FaultSpan = { readonly fault: Fault; readonly from: number; readonly
 const FAILOVER_MS = 3_000;
 /** Within this time after its fault, a node or etcd as a whole takes part again. */
 const HEALING_MS = 5_000;
-/** The policy had changed since the writer read it. */
+/** The code of a write that failed because the policy had changed since the writer read it. */
 const LOST_RACE = 'precondition_failed';
 
 /** Returns the writes that failed while no fault of their node or of etcd explains it. */
@@ -41,7 +41,7 @@ function explains({ fault: { kind, target }, from, to }: FaultSpan, write: Ended
     case 'slow_member':
       return during(from, to + FAILOVER_MS);
     default:
-      // The clients leave the member, and need it no more. A member that comes back can cause an election.
+      // The clients change to another member soon. A member that comes back can cause an election.
       return during(from, from + FAILOVER_MS) || during(to, to + FAILOVER_MS);
   }
 }

@@ -126,7 +126,7 @@ export class Workload {
           outcome: 'ok',
         });
       } catch (failure) {
-        // Without etcd there is nothing to read.
+        // Other failures only mean that etcd is not reachable.
         if (failure instanceof StoreError && failure.code === 'store_damaged') this.damages.add(failure.message);
       }
     }

@@ -13,7 +13,7 @@ const commands = (function below(command: Command, words: readonly string[]): Li
 
 /** No parser or list of choices accepts this value. */
 const BAD = '~ bad /';
-/** Their parsers only collect values; the command checks each, or the node does. */
+/** Options that accept any text when they are parsed: the command or the node checks the values later. */
 const COLLECTED = ['--header', '--hostname', '--interface', '--type'];
 
 const parsed = commands.flatMap(({ words, command }) =>

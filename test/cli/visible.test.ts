@@ -9,7 +9,7 @@ import { wiretapThatSends } from './event-server.js';
 const TOKEN = { WEIR_TOKEN: 't' };
 const HOSTILE = 'a\u001b[2J\u009b31m\u001b[32m\r\n\t\u007f\u202e\u2028b';
 const SHOWN = 'a\\u001b[2J\\u009b31m\\u001b[32m\\r\\n\\t\\u007f\\u202e\\u2028b';
-/** Control characters without the line feed, and marks of direction. */
+/** Matches control characters except the line feed, a line separator, and a mark that reverses the text. */
 const ACTING = /[^\P{Cc}\n]|[\u2028\u202e]/u;
 
 const record = {

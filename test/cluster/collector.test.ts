@@ -64,7 +64,7 @@ async function takesPart({ cluster }: Node): Promise<void> {
 async function write({ cluster, policies }: Node, body: string): Promise<boolean> {
   await cluster.takeWriteLock(AbortSignal.timeout(10_000));
   try {
-    // As in `policyActor`: another node may have written since, and its body may be all that etcd has.
+    // If the read fails, check the lock as `policyActor` does: another node may have replaced the body.
     const stored = await policies.get('a').catch(async (failure: unknown) => {
       await cluster.confirmWriteLock();
       throw failure;
@@ -185,7 +185,7 @@ test('four nodes that repeatedly write old policies lose no part of a policy whi
   for (const node of nodes) await takesPart(node);
   const begun = performance.now();
   let commits = 0;
-  // For at least 4 s, and on a busy machine until there are enough commits.
+  // Continues for 4 s, and for up to 20 s if a busy machine has made at most ten commits.
   const goesOn = (): boolean => performance.now() < begun + (commits > 10 ? 4_000 : 20_000);
   const writing = nodes.map(async (node) => {
     for (let round = 0; goesOn(); round++) {

@@ -43,7 +43,7 @@ function follow(kv: KvStore, prefix: string) {
   return { cluster, ended };
 }
 
-/** Creates a cluster with one setting below a prefix, and stops to follow it. Returns the local store. */
+/** Creates a cluster with one setting below a prefix, and then ends its part. Returns the local store. */
 async function copyOf(prefix: string): Promise<KvStore> {
   const kv = createMemoryStore();
   const { cluster } = follow(kv, prefix);

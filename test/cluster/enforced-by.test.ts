@@ -5,7 +5,7 @@ import type { PolicyDeleted } from '#contracts/policy/policy-write.js';
 const DELETED: PolicyDeleted = { kind: 'deleted', generation: 7, warnings: [] };
 const at = (...generations: number[]) => generations.map((generation, index) => ({ id: `n${index + 1}`, generation }));
 
-/** Returns the members of each poll; the last ones again and again. */
+/** Returns a function that returns the next of `members` at each call, and repeats the last. */
 function polls(...members: (ReturnType<typeof at> | null)[]) {
   let poll = 0;
   return async () => members[Math.min(poll++, members.length - 1)] ?? null;

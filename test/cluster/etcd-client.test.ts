@@ -38,7 +38,7 @@ function clientOf(options: Partial<EtcdOptions>): EtcdClient {
   return made;
 }
 
-/** Returns a client that tries a member first. */
+/** Returns a client that tries the member with this name first. */
 function clientAt(name = ''): EtcdClient {
   const first = cluster.endpointOf(name);
   return clientOf({ endpoints: [first, ...cluster.endpoints.filter((each) => each !== first)] });

@@ -165,7 +165,7 @@ describe('a node whose disk is full', () => {
     await rig.small.takesPart();
     await rig.small.until('policy_ready', 'active');
     await rig.allHave(address);
-    // The store opened for writing again with the first change, which can have left space in its log.
+    // Repeat: the store became writable with the first change, and its log can have room for some writes.
     const refused = async () => {
       rig.fillDisk();
       await rig.etcd.compact();

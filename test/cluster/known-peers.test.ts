@@ -20,7 +20,7 @@ const registered = [addressOf('n2', 2), addressOf('n3', 3)].map((node) => ({
 }));
 const derOf = (id: keyof typeof certificates): Buffer => new X509Certificate(certificates[id]).raw;
 
-/** The other nodes of `n1`. `members` reads etcd. */
+/** Returns what node `n1` uses to reach the other nodes. `members` reads their addresses from etcd. */
 const peersWith = (members: () => Promise<readonly NodeAddress[]>): Peers =>
   new Peers({ self: 'n1', client: {} as PeerClient, members, registered: async () => registered });
 const addressesOf = async (peers: Peers) => (await peers.others()).map(({ id, address }) => [id, address?.address]);

@@ -78,7 +78,7 @@ describe('a value of etcd that does not fit', () => {
     ...['integration/zzz', 'setting/performance_mode', 'turn/zzz'].map(shared),
     keys.member('zzz'),
   ];
-  /** A commit removes timers, and no node reads the others now. */
+  /** Keys whose unreadable values no node reports: a commit removes them, or no node reads them now. */
   const untold = [
     ...[shared('change/zzz'), '/weir/vote/n1/t/n2', '/weir/rollout/c/n1', keys.commit(1)],
     ...['history/zzz/000000000001', `part/${'a'.repeat(64)}`].map((key) => keys.inEtcd(key)),

@@ -39,7 +39,7 @@ const mapIndexAt = (address: number): number => new MemberTable(words, RANDOM).m
 
 test('an address whose set of source groups has no entry in the full member table gets an entry when an address leaves another set', () => {
   const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
-  // The entry 0 of the map has no set, so the last two of these sets have no entry.
+  // Entry 0 of the map is reserved, so the map has no entry for the last two of these sets.
   members.change(
     change(
       sets.map(({ number }) => [FIRST + number, number] as const),

@@ -50,7 +50,7 @@ function change(sets: readonly SelectorSet[], members: readonly (readonly [numbe
   };
 }
 
-/** A list in which the sets of `WEB` and `DB` occur. */
+/** A list of members with the sets `WEB` and `DB`. */
 const list = change(
   [WEB, DB],
   [
@@ -94,7 +94,7 @@ describe('members in the kernel', () => {
     const empty = change([], []);
     kernel.members.replace(empty);
     expect(kernel.members.uncompiled(empty, kernel.slots.slotInForce ?? 0)).toBe(1);
-    // The address is closed, but no member any more.
+    // The list lacks the address, so it is no member. It stays closed (only denied) until the next program.
     expect([passes(free), kernel.members.count]).toEqual([false, 0]);
     activate(empty, judged);
     expect([passes(free), kernel.members.count]).toEqual([true, 0]);
@@ -192,7 +192,7 @@ describe('members in the kernel', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
     kernel.stage(compile(pods, { membership: { scope, list } }));
-    // No program with members is in force, so none of these is counted at its change.
+    // Without a program in force that has members, a change counts no address whose set the program lacks.
     const both = change([BOTH], [[POD, BOTH.number]]);
     kernel.members.change(both);
     expect(kernel.members.uncompiled(both, kernel.slots.slotInForce ?? 0)).toBe(0);
@@ -223,7 +223,7 @@ describe('members in the kernel', () => {
     const { members } = other;
     expect(members.count).toBe(2);
     expect(passes(https)).toBe(true);
-    // The next process has other numbers. It has named only the set `db` when it activates a program.
+    // The next process numbers the sets anew. It has named only the set `db` when it activates a program.
     members.change(change([{ number: 9, keys: [db] }], [[POD + 1, 9]]));
     const idle = kernel.slots.idleSlot;
     kernel.stage(compile(pods, { membership: { scope, list } }));
@@ -274,7 +274,7 @@ describe('members in the kernel', () => {
     expect([passes(https), kernel.members.count]).toEqual([false, 0]);
     const full = [...crowd, POD].map((one) => [one, 2] as const);
     kernel.members.change(change([], full));
-    // This list lacks the addresses in the table, and the address without room.
+    // The empty list removes the addresses in the table, and the address for which the table had no room.
     kernel.members.replace(change([], []));
     expect([kernel.members.refused, kernel.members.count]).toEqual([1, 0]);
   });
@@ -357,7 +357,7 @@ describe('a flow of an address whose members changed', () => {
         const { buffer } = record;
         return (new DataView(buffer).getUint32(FLOW_OFFSETS.judgement + 4, true) & RECLASSIFY) !== 0;
       });
-    // The fast path does not decide by a rule with a hostname.
+    // A rule with a hostname makes the full path decide: the fast path does not evaluate such rules.
     const hostname = { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } as const;
     const named = policy([group([], [rule({ id: 'a', hostname }), rule()], { selectors: [selector('web')] })]);
     // A packet that opens a flow by the fast path, by the full path, by the full path with the rule list that
@@ -377,7 +377,7 @@ describe('a flow of an address whose members changed', () => {
         },
       ],
     ];
-    /** The marked flows of each way, in some tries. Each way is tried until `enough` flows are marked. */
+    /** Opens flows in each way, in up to `tries` tries. Returns how many are marked, up to `enough`. */
     const marked = (enough: number, tries: number) =>
       ways.map(([name, judged, run]): [string, number] => {
         activate(list, judged);

@@ -129,7 +129,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
       expected: sample.expected.slice(from / PACKET_CELLS, from / PACKET_CELLS + 1),
     };
     expect([staged(image, one), one.expected.length]).toEqual([null, 1]);
-    // Without a tree of bases in the header, the search for an owner finds nothing.
+    // Remove the tree of static sources from the image: the search for an owner then finds nothing.
     const words = Uint32Array.from(image.words);
     words[HEADER.bases] = 0;
     expect(staged({ ...image, words }, one)).toMatchObject({ found: 0 });

@@ -36,7 +36,7 @@ async function threaded(given: Partial<DnsOptions> = {}, members?: () => MemberL
   return { proxy, changes, at };
 }
 
-/** Makes the address of the client a member of the set with this number. */
+/** Returns a change: the client's address gets the set of selectors with this number. */
 function clientIs(number: number, added: readonly SelectorSet[] = []): MembershipChange {
   return { added, addresses: Uint32Array.of(address('127.0.0.1')), sets: Uint32Array.of(number), dropped: [] };
 }

@@ -10,8 +10,8 @@ import { blockAt, blocksOf } from './blocks.js';
 import { fileAt } from './files.js';
 
 /**
- * The case of each block of a page, by the start of the block. `file`: a test or trial that reads the block
- * from the page. `reason`: why no test here runs it, and what runs the same commands.
+ * For each block of a documentation page, by the start of the block: `file`, a test or trial that reads the
+ * block from the page, or `reason`, why no test runs it, and what runs the same commands.
  */
 type Case = { readonly file: string } | { readonly reason: string };
 

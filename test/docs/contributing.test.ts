@@ -57,7 +57,7 @@ describe('the recipes of "How to add …"', () => {
     let files = 0;
     for (const [, name = ''] of body.matchAll(/`([\w./-]+)`/g)) {
       const isPath = /^(?:\.?\w+\/)/.test(name);
-      // A name without a folder is beside the file before it.
+      // A file name without a folder is in the folder of the preceding path.
       if (!isPath && !/^[\w-]+(?:\.\w+)*\.(?:ts|h|sh|yaml)$/.test(name)) continue;
       const path = isPath ? name : `${folder}${name}`;
       if (isPath) folder = path.slice(0, path.lastIndexOf('/') + 1);

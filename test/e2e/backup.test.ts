@@ -23,7 +23,7 @@ afterAll(async () => {
 
 type Policies = { readonly items: readonly { readonly id: string; readonly active: boolean }[] };
 
-// The procedure of docs/install.md.
+// This test follows the procedure for a backup in docs/install.md.
 test('a restored data folder does not replace a newer policy in the kernel until its own policy is activated', async () => {
   const { node } = rig;
   const [data, backup] = [join(node.folder, 'data'), join(node.folder, 'backup')];

@@ -43,7 +43,7 @@ describe('a node as a transparent firewall between two ports of a bridge', () =>
     await rig.put(policyOf([ALLOW_UDP]));
     const until = heard.length;
     await new Promise((resolve) => setTimeout(resolve, 500));
-    // At most one answer was on its way when the policy changed.
+    // When the policy changed, at most one answer was on its way to the client.
     expect(heard.length).toBeLessThanOrEqual(until + 1);
     pings.kill('SIGKILL');
     expect(await all()).toEqual([NO_ANSWER, NO_ANSWER, 'pong 1', false]);

@@ -40,7 +40,7 @@ function connectionDescriptors(pid: number): readonly number[] {
     try {
       return sockets.has(readlinkSync(`/proc/${pid}/fd/${fd}`)) ? [Number(fd)] : [];
     } catch {
-      // The process has closed the descriptor.
+      // The process has closed the descriptor since `readdirSync` listed it.
       return [];
     }
   });

@@ -285,7 +285,7 @@ describe('weir init', () => {
         await expect
           .poll(async () => (await command('status', ...config)).stdout, { timeout: 20_000 })
           .toContain('policy');
-        // Before the first policy the fallback decides, and before the end of a trial the trial.
+        // No policy is active at first, and that of the trial in the second round: neither denies.
         expect(await reaches()).toBe(true);
         const policy = join(folder, 'policy.yaml');
         const applied = await command('policy', 'apply', '-f', policy, ...config, '--wait');

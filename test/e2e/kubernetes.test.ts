@@ -184,7 +184,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     });
     expect(await status()).toMatchObject({
       ...{ name: 'prod', state: 'watching', stale: false },
-      // The token is valid for an hour. No selector needs the labels of namespaces.
+      // Only the expiry of the token (an hour) causes a warning: no selector needs the labels of namespaces.
       warnings: [{ code: 'token_expires' }],
       objects: { pods: 1, nodes: 1, namespaces: 0 },
       last_error: { reason: expect.stringContaining('401') },
@@ -208,7 +208,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
     await remove('a');
     await expect.poll(() => passes(WEB_PORT)).toBe(false);
-    // This policy is compiled while no pod has the set of the deployment.
+    // Compile another policy while no pod is selected. The rules for the deployment must be in its program.
     const other = { id: 'other', mode: 'enforce', sources: { ips: ['192.0.2.1'] }, rules: reaching(BATCH_PORT) };
     const policy = { ...POLICY, source_groups: [...POLICY.source_groups, other] };
     expect((await api('PUT', '/api/v1/policy', policy)).status).toBe(200);
@@ -223,7 +223,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
   it("a new pod with the address of a former pod gets none of the former pod's rights, not even on an open flow", async () => {
     await createPod('old', 'web');
     await expect.poll(() => passes(WEB_PORT)).toBe(true);
-    // The datapath sends a bounded number of events for each source and second.
+    // Repeat the denied packet: the datapath limits the events of a source, and may not report the first.
     const denied = async () => ((await passes(BATCH_PORT)) ? ['passed'] : deniedPods(BATCH_PORT));
     await expect.poll(denied, { interval: 200 }).toContain('default/old');
     await kube.createPod('new', { labels: { app: 'batch' } });
@@ -297,7 +297,7 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
     await expect.poll(async () => (await policyReady())?.detail).toContain('warning: the members');
     expect(await policyReady()).toMatchObject({ ok: true, state: 'active' });
     expect(await passes(WEB_PORT)).toBe(true);
-    // The pod had two changes, one without and one with an address. The second is stored later.
+    // Wait until the store has the second change of the pod, which added its address.
     await pause(STORED_WITHIN_MS);
     leave();
     await rig.node.restart();
@@ -330,7 +330,7 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
     const { code, stdout, stderr } = await rig.topology.node.run('env', ...environment, 'sh', '-ec', block);
     expect(code, stderr).toBe(0);
     expect(stderr).toMatch(/^created the service account weir-gateway\/weir-gateway, /);
-    // The selectors of the former policy stay named for a minute, so that the node may already watch.
+    // The node may watch already: it follows the selectors of the former policy for a further minute.
     expect(stdout).toMatch(/^stored prod: [\s\S]*\nNAME +STATE[^\n]*\nprod +(unused|connecting|listing|watching) /);
     expect((await api('PUT', '/api/v1/policy', POLICY)).status).toBe(200);
     await expect.poll(async () => (await policyReady())?.detail).toBe('a policy is active');

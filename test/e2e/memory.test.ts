@@ -19,7 +19,7 @@ function residentMiB(name: string): number {
 }
 
 test('a node does not map the flow table, program slots or learned addresses into memory while it does not use them', async () => {
-  // Mapped are: events 8 (its ring is mapped twice), members 2 and program data 1 MiB.
+  // Mapped are the ring buffer (8 MiB, mapped twice), members (2 MiB), and data of the programs (1 MiB).
   expect(residentMiB('bpf-map')).toBeLessThan(16);
   await rig.node.end('SIGTERM');
   await rig.node.restart();
@@ -27,7 +27,7 @@ test('a node does not map the flow table, program slots or learned addresses int
   expect(residentMiB('bpf-map')).toBeLessThan(16);
 });
 
-// Each major version of Node.js needs another amount of memory.
+// The limit is that of Node.js 20: other major versions need another amount of memory.
 skipUnless(process.versions.node.startsWith('20.'), 'the limit is that of Node.js 20').test(
   'a node with 100 rules uses less than 190 MiB (200 MB) after it released the memory of its start',
   async () => {

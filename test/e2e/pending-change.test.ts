@@ -4,7 +4,7 @@ import { ProgressClock } from '#test/progress-clock.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const SECONDS = 5;
-/** A time at which a change of `SECONDS` has gone back. */
+/** A pending change that expires after `SECONDS` is reverted within this time, in ms. */
 const BACK_MS = 8_000;
 
 let rig: NodeRig;
@@ -22,7 +22,7 @@ const open = async () => {
   const tried = await Promise.all([80, 81].map(async (port) => [port, await rig.tcp(port)] as const));
   return tried.filter(([, result]) => result.startsWith('open')).map(([port]) => port);
 };
-/** Waits until the client reaches only this port, `BACK_MS` at most. */
+/** Waits up to `BACK_MS` until the client can connect to this port and not to the other. */
 const opens = async (port: number) => {
   const clock = new ProgressClock();
   await expect.poll(open, { interval: 200 }).toEqual([port]);

@@ -18,12 +18,12 @@ type Sections = Readonly<Record<string, unknown>>;
 type Last = { result: string; by: string; detail: string | null; applied: string[]; needs_restart: string[] };
 
 let rig: NodeRig;
-/** Two hosts on interfaces of the node that are not policed at first. */
+/** Two hosts. The interfaces of the node to them are not policed at first. */
 let guest: Namespace;
 let lab: Namespace;
 let started: Sections;
 
-/** Writes the configuration of the start with other members of its sections. */
+/** Writes the configuration with which the node started, with `sections` changed. */
 async function write(sections: Readonly<Record<string, Sections>>): Promise<void> {
   const merged = { ...started };
   for (const [name, members] of Object.entries(sections)) merged[name] = { ...(started[name] as object), ...members };
@@ -56,7 +56,7 @@ async function hangUp(): Promise<Last> {
   return (await last()) as Last;
 }
 
-/** Returns how many of ten echo requests of the guest the lab answers. */
+/** Sends ten echo requests from the guest to the lab. Returns the number of replies. */
 async function answered(): Promise<number> {
   const { stdout } = await guest.run('ping', '-n', '-q', '-c', '10', '-i', '0.01', '-W', '0.3', LAB);
   return Number(/(\d+) received/.exec(stdout)?.[1]);

@@ -51,7 +51,7 @@ afterAll(async () => {
   await manager?.close();
 });
 
-/** Lookups without the expected answer, as text. */
+/** Returns the lookups that did not get the expected answer, as text. */
 const failed = (rows: readonly Lookup[]): string[] =>
   rows
     .filter(({ code, name }) => {
@@ -101,7 +101,7 @@ describe.each(['SIGTERM', 'SIGKILL'] as const)('restart after %s with a service 
     expect(ends(allowed)).toEqual(['open']);
     expect(ends(denied)).not.toContain('open');
     expect(ends(denied)).not.toContain('waits');
-    // A connection waits for less than the start, and a lookup not for a repeated query.
+    // No connection waits longer than the restart takes. A lookup may wait a second longer.
     const restart = seen.ready - seen.signalled;
     expect(slowest(allowed)).toBeLessThan(restart);
     expect(slowest(answerable)).toBeLessThan(restart + 1_000);
