@@ -3,7 +3,7 @@ import type { Program } from '#contracts/policy/program.js';
 import { layout } from '#dataplane/image/program-image.js';
 
 /**
- * Returns the SHA-256 digest of a program's image, as `Slots.inForce` returns it while the program is in
+ * Returns the SHA-256 digest of a compiled policy, as `Slots.inForce` returns it while the policy is in
  * force.
  */
 export function imageSha256(program: Program): string {

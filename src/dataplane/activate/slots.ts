@@ -76,8 +76,8 @@ export class Slots {
   }
 
   /**
-   * The number of the slot in force. Before the first flip of this datapath, it is the slot number that the
-   * predecessor has in force; undefined if there is no predecessor.
+   * The number of the slot in force. Before this datapath has put a policy in force, it is the slot number
+   * that the predecessor has in force; undefined if there is no predecessor.
    */
   get slotInForce(): 0 | 1 | undefined {
     if ((this.#word() || this.#wordBefore) === 0) return undefined;
@@ -110,8 +110,8 @@ export class Slots {
       const first = words.slice(0, LINE_WORDS);
       first[HEADER.generationLow] = 0;
       first[HEADER.generationHigh] = 0;
-      // Clear the time only in an image of this layout version: in other versions, these words are other
-      // fields.
+      // Clear the time only in an image of this layout version: other versions have other fields at this
+      // place.
       if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
       return sha256(first, words.subarray(LINE_WORDS));
     });
@@ -130,8 +130,8 @@ export class Slots {
   }
 
   /**
-   * Writes an image to the idle slot. First waits until no CPU reads that slot for a packet. Throws
-   * `CapacityExceeded` if the image is larger than a slot.
+   * Writes an image (a compiled policy as the BPF programs read it) to the idle slot. First waits until no
+   * CPU reads that slot for a packet. Throws `CapacityExceeded` if the image is larger than a slot.
    */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
@@ -175,8 +175,8 @@ export class Slots {
   }
 
   /**
-   * Copies the image that is in force in `other` into the slot with the same number of this map. No BPF
-   * program may read this map yet.
+   * Copies the image (compiled policy) that is in force in `other` into the slot with the same number of this
+   * map. No BPF program may read this map yet.
    */
   copyInForce(other: Slots): void {
     const header = other.#headerInForce();
@@ -311,8 +311,8 @@ export class Slots {
     const word = this.#word();
     if (word === 0) return null;
     const words = this.#header((word & 1) === 0 ? 0 : 1);
-    // The first five 32-bit words of an image have the same meaning in every layout version. So this code can
-    // also read the image of an earlier build.
+    // The first five 32-bit words of an image (a compiled policy) have the same meaning in every layout
+    // version. So this code can also read the image of an earlier build.
     const [magic, , lines = 0] = words;
     if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
     const base = (word & 1) * this.slotLines;

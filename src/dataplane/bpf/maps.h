@@ -44,7 +44,7 @@ struct {
 	__type(value, struct tally);
 } tallies SEC(".maps");
 
-/* One 64-bit tag word for each flow set of `flows`; see flow_table.h. */
+/* One 64-bit tag word (the tags of eight ways) for each flow set of `flows`; see flow_table.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);

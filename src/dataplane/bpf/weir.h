@@ -12,7 +12,7 @@
  * 32-bit words; src/dataplane/image/program-image.ts describes its layout.
  */
 #define LINE_WORDS 16
-#define IMAGE_MAGIC 0x52494557 /* "WEIR" in ASCII */
+#define IMAGE_MAGIC 0x52494557 /* magic number of a program image: "WEIR" in ASCII */
 
 enum verdict {
 	VERDICT_ALLOW = 1,
@@ -393,7 +393,7 @@ enum event_type {
  * in `bytes`
  */
 #define EVENT_IPV6 8
-#define EVENT_CUT 16    /* bit of `flags`: `weir_cut` ended the flow */
+#define EVENT_CUT 16    /* bit of `flags`: an operator ended the flow (BPF program `weir_cut`) */
 /* Bit of `flags` of a single packet and of an opened flow: the node has translated the destination. The
  * destination on the wire is in the second elements: the address in `packets`, and the port in `bytes`.
  */
@@ -429,7 +429,7 @@ struct event {
 	__u64 bytes[2];
 };
 
-/* Maximum number of packets that one run of `weir_prove` classifies. */
+/* Maximum number of packets that one run of the BPF program `weir_prove` classifies. */
 #define PROOF_BATCH 8192
 
 /* A packet that a proof classifies (a proof compares a compiled policy with the reference evaluator), and the
@@ -536,14 +536,16 @@ enum predecessor {
 	PREDECESSORS = 2,
 };
 
-/* Request to `weir_migrate_count`: adds the counts of the predecessor datapath to one counter. */
+/* Request to the BPF program `weir_migrate_count`: adds the counts of the predecessor datapath to one
+ * counter.
+ */
 struct migrate_count_request {
 	__u32 index;
 	__u32 reserved;
 	struct counter counter;
 };
 
-/* Request to `weir_migrate_flow`: migrates a flow of the predecessor datapath to this datapath. */
+/* Request to the BPF program `weir_migrate_flow`: migrates a flow of the predecessor to this datapath. */
 enum migrate_mode {
 	MIGRATE_FIRST = 0,
 	MIGRATE_DELTA = 1,     /* an earlier request migrated the flow: add what has changed in the predecessor since then */

@@ -119,8 +119,8 @@ function addMembers(lines: Lines, { members }: Program, lists: Uint32Array): num
 }
 
 /**
- * Estimates the number of cache lines of an image, without the trees of hostnames. If the estimate is too
- * low, the array of lines grows.
+ * Estimates the number of cache lines of a compiled policy, without the trees of hostnames. If the estimate
+ * is too low, the array of lines grows.
  */
 function enoughLines({ sources, lists, destinations, portMaps, sourcePortMaps }: Program): number {
   const pools = [destinations, portMaps, sourcePortMaps];

@@ -27,7 +27,7 @@ export class KernelMembers {
    * set.
    */
   readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
-  /** The set of each address in `#withoutEntry`. */
+  /** The set of selectors of each address in `#withoutEntry`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
   /** Former members that the last list did not contain. They stay closed until the next flip. */
   #leaving = new Set<number>();

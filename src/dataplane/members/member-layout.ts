@@ -35,5 +35,5 @@ const MEMBER_CAPACITY = 1 << 17;
  */
 export const MEMBER_HOMES = MEMBER_CAPACITY / 4;
 export const MEMBER_LINES = 1 + MEMBER_HOMES + MEMBER_PROBES - 1;
-/** Number of entries of the map `member_sets`. The entry 0 has no set. */
+/** Number of entries of the map `member_sets`. Entry 0 belongs to no set of selectors. */
 export const MEMBER_SETS = 1 << 14;

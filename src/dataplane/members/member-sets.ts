@@ -15,21 +15,21 @@ type Slot = 0 | 1;
 export class MemberSets {
   readonly #words: Uint32Array;
   readonly #digests: Uint8Array;
-  /** The map index of each set, by the digest of its keys in hexadecimal. */
+  /** The map index of each set of selectors, by the digest of its keys in hexadecimal. */
   readonly #mapIndexes = new Map<string, number>();
-  /** The sets whose keys this process knows, by map index. */
+  /** The sets of selectors whose keys this process knows, by map index. */
   readonly #sets = new Map<number, SelectorSet>();
-  /** The map index that each set had last. The entry can belong to another set now. */
+  /** The map index that each set of selectors had last. Its entry can belong to another set now. */
   readonly #lastMapIndexes = new WeakMap<SelectorSet, number>();
-  /** The number of addresses of each set, by map index. */
+  /** The number of addresses that have each set of selectors, by the map index of the set. */
   readonly #uses = new Uint32Array(MEMBER_SETS);
-  /** The number of sets without addresses. */
+  /** The number of sets of selectors in the map that no address has. */
   #idle = 0;
   /** Map indexes of free entries. */
   readonly #free: number[] = [];
-  /** Map indexes that no address has any more, but that a BPF program may still have read. */
+  /** Map indexes of sets that no address has any more. A BPF program may still have read such an index. */
   #awaitingGracePeriod: number[] = [];
-  /** The programs of the slots; undefined if an earlier process put the program of the slot in force. */
+  /** The compiled policy of each program slot; undefined if an earlier process put it in force. */
   readonly #programs: [MemberIndex | null | undefined, MemberIndex | null | undefined] = [undefined, undefined];
 
   constructor(words: Uint32Array) {
@@ -42,12 +42,12 @@ export class MemberSets {
     this.#idle = this.#mapIndexes.size;
   }
 
-  /** Whether `mapIndexOf` has an entry for a new set. */
+  /** Whether `mapIndexOf` can find an entry for a new set of selectors. */
   get hasRoom(): boolean {
     return this.#free.length + this.#idle > 0;
   }
 
-  /** The number of sets in the map. */
+  /** The number of sets of selectors in the map. */
   get count(): number {
     return this.#mapIndexes.size;
   }
@@ -99,13 +99,14 @@ export class MemberSets {
   }
 
   /**
-   * The program of a slot; undefined if an earlier process put it in force, null if it has no member tables.
+   * The compiled policy of a slot; undefined if an earlier process put it in force, null without member
+   * tables.
    */
   programOf(slot: Slot): MemberIndex | null | undefined {
     return this.#programs[slot];
   }
 
-  /** The set with a map index; undefined if this process does not know its keys. */
+  /** The set of selectors with a map index; undefined if this process does not know its keys. */
   setAt(mapIndex: number): SelectorSet | undefined {
     return this.#sets.get(mapIndex);
   }
@@ -119,7 +120,7 @@ export class MemberSets {
     }
   }
 
-  /** Frees the entries of all sets without addresses. */
+  /** Frees the entries of all sets of selectors that no address has. */
   #makeRoom(awaitGracePeriod: () => void): void {
     for (const [hex, mapIndex] of this.#mapIndexes) {
       if (this.#uses[mapIndex] !== 0) continue;

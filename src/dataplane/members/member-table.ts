@@ -20,11 +20,11 @@ export class MemberTable {
   readonly #memory: SharedMemory;
   /**
    * Addresses without a free place in the table. The outer key is the cache line of the address's hash; the
-   * inner map has the map index of the set of each address.
+   * inner map has, for each address, the map index of its set of selectors.
    */
   readonly #refused = new Map<number, Map<number, number>>();
   #refusedCount = 0;
-  /** The lines in which a place became free since the last `retryRefused`. */
+  /** The cache lines in which a place became free since the last `retryRefused`. */
   readonly #freed = new Set<number>();
   #count = 0;
 
@@ -70,7 +70,8 @@ export class MemberTable {
   }
 
   /**
-   * Returns the map index of the set of an address, also if it has no room; 0 if the address has no owner.
+   * Returns the map index of the set of selectors of an address, also if the table has no room for the
+   * address; 0 if the address has no owner.
    */
   mapIndexAt(address: number): number {
     const place = this.#find(address);
@@ -82,7 +83,10 @@ export class MemberTable {
     for (const refused of this.#refused.values()) yield* refused.keys();
   }
 
-  /** The addresses with the map indexes of their sets, also those without room. */
+  /**
+   * The addresses with the map indexes of their sets of selectors, also addresses for which the table has no
+   * room.
+   */
   *members(): Generator<readonly [address: number, mapIndex: number]> {
     for (const { address, place } of this.#stored()) yield [address, this.#memory.high(place)];
     for (const refused of this.#refused.values()) yield* refused;

@@ -27,7 +27,10 @@ export const MAX_SLOT_LINES = 8_388_608;
  * 512 MiB or 1 GiB.
  */
 const LINES = [8_192, 65_536, 524_288, 4_194_304, MAX_SLOT_LINES];
-/** Possible values of `rankCapacity`. One slot of `rank_hits` then takes 64 KiB to 16 MiB. */
+/**
+ * Possible values of `rankCapacity`. The part of `rank_hits` for one program slot then takes 64 KiB to 16
+ * MiB.
+ */
 const RANKS = [8_192, 65_536, 524_288, 2_097_152];
 /**
  * Possible values of `hitCapacity`. The map `hits` then takes 256 KiB to 64 MiB. Rules of earlier policies

@@ -66,8 +66,8 @@ export class LocalDatapath {
   readonly #changes: KernelChanges;
   readonly #policing: InterfacePolicing;
   /**
-   * Buffer for the cache lines of an image. Every image uses the same buffer, because allocating the memory
-   * takes more time than filling it.
+   * Buffer for the image of a compiled policy. Every image uses the same buffer, because allocating the
+   * memory takes more time than filling it.
    */
   readonly #lines = new Lines();
   readonly #groupCounters: GroupCounters | undefined;

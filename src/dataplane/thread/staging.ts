@@ -39,7 +39,7 @@ export function stageProgram(
   trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
   // The next two calls must come after `slots.fill`, which waits until no packet uses the former policy in
-  // this slot, and so none of its hostname patterns and sets of groups.
+  // this slot, and so none of its hostname patterns and sets of selectors.
   grants.fill(slots.idleSlot, patterns, yieldToRequests);
   members.fill(slots.idleSlot, program.members);
   // This call must come after `flushIdleSlot`. Before that, flows may still count for rules of the former

@@ -23,11 +23,12 @@
  * refers to a map of destinations. Otherwise the value refers to a port map.
  */
 #define DESTINATION_MAP 0x80000000U
-/* Flag in the `slot` argument of a search: the search accepts expired grants too. The datapath sets this flag
- * when it classifies an existing flow again.
+/* Flag in the `slot` argument of a search: the search accepts expired grants (addresses learned for hostname
+ * patterns) too. The datapath sets this flag when it classifies an existing flow again.
  */
 #define EXPIRED_TOO 0x80000000U
-/* Flag in the `slot` argument of a search: the search ignores all grants; proofs set this flag */
+/* Flag in the `slot` argument of a search: the search ignores all grants (learned addresses), as in a proof
+ */
 #define WITHOUT_GRANTS 0x40000000U
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
@@ -162,11 +163,12 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
-/* Returns the verdict word that one grant gives in a rule block, or NO_MATCH. `where` is program slot << 32 |
- * reference to the tree of names. `keys` is source port << 32 | port-map key. `target` is time << 32 |
- * destination. The time is the present time in units of 2^27 ns, or 0 to accept expired grants. The arguments
- * are packed, and this function calls no other BPF function, because it is at the end of the longest call
- * chain. A call chain may use 512 bytes of stack, and Linux 6.1 counts at least 32 bytes for each function.
+/* Returns the verdict word that one grant (an address learned for a hostname pattern) gives in a rule block,
+ * or NO_MATCH. `where` is program slot << 32 | reference to the tree of hostnames. `keys` is source port <<
+ * 32 | port-map key. `target` is time << 32 | destination. The time is the present time in units of 2^27 ns,
+ * or 0 to accept expired grants. The arguments are packed, and this function calls no other BPF function,
+ * because it is at the end of the longest call chain. A call chain may use 512 bytes of stack, and Linux 6.1
+ * counts at least 32 bytes for each function.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {

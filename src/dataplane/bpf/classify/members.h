@@ -36,7 +36,9 @@ struct member_header {
 	__u32 reserved[10];
 };
 
-/* A cache line of up to seven members. A member is `map index of its set << 32 | address`; 0: no member. */
+/* A cache line of up to seven members: addresses with an owner. A member is `map index of its set of
+ * selectors << 32 | address`; 0: no member.
+ */
 struct member_line {
 	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
 	__u32 spilled;

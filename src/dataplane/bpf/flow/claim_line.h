@@ -77,8 +77,8 @@ __noinline __u32 claim_available(__u64 hash, bool half)
 	return slot;
 }
 
-/* Claims a free way like `claim_available`, but first tries the tag word that the search for the flow has
- * read. So most calls do not read the tag words of both flow sets again.
+/* Claims a free way like `claim_available`, but first tries the tag word (the tags of the eight ways) that
+ * the search for the flow has read. So most calls do not read the tag words of both flow sets again.
  */
 static __always_inline __u32 claim_by_tags(const struct flow_lookup *flow_lookup)
 {

@@ -71,7 +71,7 @@ static __always_inline void count_established(const struct flow_key *key, __u8 f
 		__sync_fetch_and_add(&seen->established, by);
 }
 
-/* Ends the use of a claimed cache line of the flow table. Frees the way in the tag word last, so that no CPU
+/* Ends the use of a claimed cache line of the flow table. Clears the tag of its way last, so that no CPU
  * claims the cache line before it is free. Sets the statistics of the cache line to zeros, because a new flow
  * expects zeros there.
  */

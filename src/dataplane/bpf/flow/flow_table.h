@@ -24,20 +24,21 @@
 #define NO_SLOT 0xffffffffU
 #define CROWDED 6
 #define EACH_WAY 0x0101010101010101ULL
-/* The bits of the tags in a tag word, without the half-open marks and SPILLED; the tag of a free way is 0 */
+/* The bits of the tags of all ways in a 64-bit tag word, without the half-open marks and SPILLED */
 #define EACH_TAG (EACH_WAY * 0x7f - SPILLED)
 /* Bit in the tag of way 0: some flows of this flow set are in their second flow set */
 #define SPILLED (1ULL << 6)
 #define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
-/* The arguments and the tag word of a search for a flow key. `addresses` and `rest` are the first and the
- * second 64-bit word of the key, in the layout of struct flow_key.
+/* The arguments of a search for a flow key, and the tag word (the tags of eight ways) that it reads.
+ * `addresses` and `rest` are the first and the second 64-bit word of the key, in the layout of struct
+ * flow_key.
  */
 struct flow_lookup {
 	__u64 addresses;
 	__u64 rest;
 	__u64 hash;
-	__u64 tags; /* tag word of the first flow set, as the search read it */
+	__u64 tags; /* tag word (tags of the eight ways) of the first flow set, as the search read it */
 };
 
 static __always_inline const struct flow_key *lookup_key(const struct flow_lookup *flow_lookup)
@@ -259,9 +260,9 @@ static __always_inline void publish(struct flow *line, const struct flow_key *ke
 	WRITE_ONCE(*rest_of(line), words[1]);
 }
 
-/* Claims a free way of a flow set, and stores `tag`, which includes the half-open mark, in the tag word.
- * Returns the flow slot. Returns NO_SLOT if the flow set has no free way, or if other CPUs changed the tag
- * word during all FLOW_WAYS attempts.
+/* Claims a free way of a flow set, and stores `tag`, which includes the half-open mark, for this way in the
+ * tag word. Returns the flow slot. Returns NO_SLOT if the flow set has no free way, or if other CPUs changed
+ * the tag word during all FLOW_WAYS attempts.
  */
 static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 {
@@ -287,16 +288,16 @@ __noinline __u32 claim_freed(__u32 set, __u8 tag)
 	return claim_free(set, tag);
 }
 
-/* Returns the number of ways in use, according to a tag word. The number is approximate, because other
- * CPUs can change the tag word at any time.
+/* Returns the number of ways in use, according to a tag word (the tags of eight ways). The number is
+ * approximate, because other CPUs can change the tag word at any time.
  */
 static __always_inline __u32 ways_in_use_by(__u64 tags)
 {
 	return FLOW_WAYS - ((ways_with(tags, 0) >> 7) * EACH_WAY >> 56);
 }
 
-/* Returns the number of ways without a half-open mark, according to a tag word: in a full flow set, the
- * number of established flows.
+/* Returns the number of ways without a half-open mark, according to a tag word (the tags of eight ways): in a
+ * full flow set, the number of established flows.
  */
 static __always_inline __u32 ways_without_mark(__u64 tags)
 {

@@ -22,7 +22,7 @@
 #define ROUTES_HOLD 0 /* Index of a header word: not 0 if the copied routes are valid */
 /* Index of a header word: the kernel's change counter (`fib_seq`) when the routes were copied */
 #define ROUTES_MADE 1
-/* Index of a header word: the kernel's change counter (`fib_seq`) when `weir_see_routes` last ran */
+/* Index of a header word: the change counter (`fib_seq`) at the last run of the program `weir_see_routes` */
 #define ROUTES_SEEN 2
 
 struct route_lines {

@@ -41,8 +41,8 @@ export class MappedFlows {
   }
 
   /**
-   * Copies the `struct flow` and the `struct tally` of a slot to `into`. Returns false if the slot is empty,
-   * or if another flow took the slot during the copy.
+   * Copies a flow (`struct flow`) and its statistics (`struct tally`) to `into`. Returns false if the cache
+   * line has no flow, or if another flow took it during the copy.
    */
   read(line: number, into: Uint32Array): boolean {
     const at = line * WORDS;
