@@ -27,8 +27,9 @@ const WORD = PROOF_PACKET.word / 4;
 const OWNER = PROOF_PACKET.owner / 4;
 
 /**
- * Writes the packets with indexes `from` (inclusive) to `to` (exclusive) of a proof sample in the layout of
- * `struct proof_packet`. Sets the verdict word to 0, which no policy returns.
+ * Writes the packets with indexes `from` (inclusive) to `to` (exclusive) of a proof sample (packets that
+ * compare the kernel with the reference evaluator) in the layout of `struct proof_packet`. Sets the verdict
+ * word to 0, which no policy returns.
  */
 export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, from: number, to: number): void {
   for (let index = from, at = 0; index < to; index++, at += CELLS) {

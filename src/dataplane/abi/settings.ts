@@ -212,5 +212,5 @@ export function encodeSettings(settings: Settings): Uint8Array {
 }
 
 const NO_LIMIT = 0xffff_ffff;
-/** The share of 1 in the fixed-point unit of `share_scale`; must equal `1 << SHARE_SHIFT` of `bpf/weir.h`. */
+/** The number 1 in the fixed-point unit of `share_scale`; must equal `1 << SHARE_SHIFT` of `bpf/weir.h`. */
 const SHARE_ONE = 65_536;

@@ -293,8 +293,8 @@ struct tally {
 	__u32 folded_packets[2];
 	__u32 folded_bytes[2];
 	__u32 hit;               /* entry of `hits` that the flow counts for; 0: no entry */
-	/* Lower 32 bits of the identity of entry `hit`. If `hit` and `hit_check` are both 0, the next flush
-	 * derives them from `judgement`.
+	/* Lower 32 bits of the identity of the rule or default that entry `hit` counts. If `hit` and `hit_check` are
+	 * both 0, the next flush derives them from `judgement`.
 	 */
 	__u32 hit_check;
 };
@@ -321,9 +321,9 @@ struct hit {
 	__u64 identity;
 };
 
-/* The entry of `hits` that packets with one verdict word count for. `check` is the lower 32 bits of the
- * entry's identity. If user space has assigned the entry to another identity since, the datapath counts
- * nothing.
+/* The entry of `hits` that counts the packets with one verdict word. `check` is the lower 32 bits of the
+ * identity of the entry's rule or default. If user space has assigned the entry to another rule since, the
+ * datapath counts nothing.
  */
 struct hit_ref {
 	__u32 hit;
@@ -473,7 +473,7 @@ enum join_state {
 	JOINED = 3,
 };
 
-/* Results of the BPF program weir_join, which prepares a connection for the splicing offload. */
+/* Results of the BPF program weir_join, which prepares a connection to be spliced (inspect/splice.h). */
 enum joined {
 	/* Both TCP connections are at rest (no unread or unacknowledged data). The datapath now drops each of
 	 * their packets.

@@ -31,8 +31,8 @@ function mixed(address: number): number {
 }
 
 /**
- * Writes the header of a new grant table: the hash factors and the number of home lines. `random` has four
- * random 32-bit words.
+ * Writes the header of a new grant table: the hash factors, and the number of cache lines for addresses.
+ * `random` has four random 32-bit words.
  */
 export function writeHeader(header: Uint32Array, homes: number, random: Uint32Array): void {
   header.set(random.subarray(0, 4), HEADER.multiplier);

@@ -98,8 +98,8 @@ export class GrantSets {
   }
 
   /**
-   * Drops a set to which no address refers any more. Its cache lines are reused only after a grace period,
-   * because BPF programs may still be reading them.
+   * Drops a set of grants to which no address refers any more. Its cache lines are reused only after an RCU
+   * grace period, because BPF programs may still be reading them.
    */
   drop(set: number): void {
     for (const line of this.lines(set)) this.#resting.push(line);

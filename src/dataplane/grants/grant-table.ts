@@ -223,8 +223,8 @@ export class GrantTable {
   }
 
   /**
-   * Adds `by` to the counter `spilled` of the cache lines from the home line up to `line`, which is
-   * excluded. A search for the address passes these lines.
+   * Adds `by` to the counter `spilled` of the cache lines from the home line of an address up to `line`,
+   * which is excluded. A search for the address passes these lines.
    */
   #spill(home: number, line: number, by: 1 | -1): void {
     for (let passed = home; passed < line; passed++) {
@@ -235,8 +235,8 @@ export class GrantTable {
 
   /**
    * Repairs a table that a killed process may have left in the middle of a change. Clears grants without an
-   * address, recomputes the counters `spilled`, and counts addresses and free lines. Then removes dead
-   * grants.
+   * address, computes the counters `spilled` of the lines again, and counts addresses and free lines. Then
+   * removes the grants for which `isDead` returns true.
    */
   #recover(sets: number, end: number, isDead: IsDead): void {
     const used = new Uint8Array(end - sets);

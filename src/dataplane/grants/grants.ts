@@ -14,7 +14,9 @@ const LINES_OF_A_SWEEP = 8_192;
  * hundred microseconds; requests wait that long.
  */
 const LINES_AT_ONCE = 2_048;
-/** `isGraceDue` returns true if more than capacity / RESTING_PART removed entries wait for a grace period. */
+/**
+ * `isGraceDue` returns true if more than capacity / RESTING_PART removed entries await an RCU grace period.
+ */
 const RESTING_PART = 16;
 /**
  * Nanoseconds for which an expired grant is kept while the table is less than half full. When a flow is
@@ -71,7 +73,7 @@ export class Grants {
 
   /**
    * True if removed addresses block more than one sixteenth of the capacity. The caller should then wait for
-   * a grace period and call `afterGrace`, which makes their places available again.
+   * an RCU grace period and call `afterGrace`, which makes their places available again.
    */
   get isGraceDue(): boolean {
     return this.#table.resting * RESTING_PART > this.#table.capacity;

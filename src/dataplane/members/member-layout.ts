@@ -5,9 +5,9 @@ import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
  * test compares the struct sizes and field offsets with the BTF of the BPF object.
  */
 export const MEMBER_LINE = { words: 16, longs: 8 } as const;
-/** Number of members in one cache line. */
+/** Number of members (addresses with an owner) in one cache line. */
 export const MEMBER_PLACES = 7;
-/** Maximum number of cache lines that a search reads, from the home line on. */
+/** Maximum number of cache lines that a search for an address reads, from its home line on. */
 export const MEMBER_PROBES = 8;
 /**
  * Offsets of the fields of `struct member_line` in a cache line: in 32-bit words, but `members` in 64-bit

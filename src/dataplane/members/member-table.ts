@@ -29,9 +29,9 @@ export class MemberTable {
   #count = 0;
 
   /**
-   * Takes over the members that an earlier process stored. Counts the spilled addresses again, because that
-   * process may have ended between two stores. The addresses that the earlier process refused are not known,
-   * so the cache lines keep their counters `refused` until `complete`.
+   * Takes over the members that an earlier process stored. Counts the addresses outside of their home line
+   * again (`spilled`), because that process may have ended between two stores. The addresses that the earlier
+   * process refused are not known, so the cache lines keep their counters `refused` until `complete`.
    */
   constructor(words: Uint32Array, random: Uint32Array) {
     this.#memory = new SharedMemory(words);
@@ -147,7 +147,8 @@ export class MemberTable {
       for (let at = 0; at < MEMBER_PLACES; at++) {
         const place = placeOf(home + probe, at);
         if (!this.#memory.isZero(place)) continue;
-        // A search ends at a line that counts no spilled address, so count the address before it is stored.
+        // A search for the address ends at a line whose counter `spilled` is 0, so count the address before
+        // it is stored.
         for (let line = home; line < home + probe; line++) this.#addTo(line, MEMBER_FIELDS.spilled, 1);
         this.#memory.storeLong(place, address, mapIndex);
         this.#count += 1;

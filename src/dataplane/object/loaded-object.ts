@@ -65,7 +65,7 @@ export type LoadedObject = {
    * because only nodes with NAT rules need it. Throws if the kernel refuses the program.
    */
   readonly judgeFd: () => number;
-  /** `keeps`: the grants and the members stay mapped, because the next object uses them. */
+  /** `keeps`: the maps of grants and members stay in memory, because the next object uses them. */
   close(keeps?: 'grants_and_members'): void;
 };
 

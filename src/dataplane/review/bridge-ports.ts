@@ -44,8 +44,8 @@ export function portFaults(
 }
 
 /**
- * Returns one fault for each bridge with policed ports whose routed packets the guard (Weir's nftables rules)
- * does not cover: the guard sees these packets by the name of the bridge.
+ * Returns one fault (a reason why Weir cannot police) for each bridge with policed ports whose routed packets
+ * the guard (Weir's nftables rules) does not cover: the guard sees these packets by the name of the bridge.
  */
 export function routingBridgeFaults(bridged: readonly BridgePort[], forwards: (name: string) => boolean): string[] {
   return namesOf(bridged.filter(({ hasRoutes, isPoliced }) => hasRoutes && !isPoliced))
@@ -56,7 +56,7 @@ export function routingBridgeFaults(bridged: readonly BridgePort[], forwards: (n
     );
 }
 
-/** Returns one fault for each bridge with more addresses than the datapath can compare with a source. */
+/** Returns a fault for each bridge that has more addresses than the datapath can compare with a source. */
 export function addressFaults(bridged: readonly BridgePort[]): string[] {
   return namesOf(bridged.filter(({ addresses }) => addresses.length > PORT_ADDRESSES)).map(
     (name) => `bridge ${name} has more than ${PORT_ADDRESSES} IPv4 addresses: remove some`,

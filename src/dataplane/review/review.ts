@@ -69,8 +69,8 @@ export function policedPorts(policed: readonly Interface[], links: readonly Link
 }
 
 /**
- * Returns one fault for each configured name that is only an alternative name of an interface. Such a name
- * cannot police the interface: the rules of nftables match the name alone.
+ * Returns one fault (a reason why Weir cannot police) for each configured name that is only an alternative
+ * name of an interface: the rules of nftables match the main name alone.
  */
 function alternativeNameFaults(
   names: readonly string[],
@@ -130,9 +130,9 @@ function carriersOf(policed: readonly Interface[], links: readonly Link[]): Read
 }
 
 /**
- * Returns one fault for each flowtable with the flag `offload` that contains a policed interface. The network
- * card forwards the packets of its flows, and no hook of the kernel sees them. A flowtable without this flag
- * is no fault, because the ingress hook runs before it.
+ * Returns one fault (a reason why Weir cannot police) for each flowtable with the flag `offload` that
+ * contains a policed interface. The network card forwards the packets of its flows, and no hook of the kernel
+ * sees them. A flowtable without this flag is no fault, because the ingress hook runs before it.
  */
 export function flowtableFaults(
   policed: readonly Pick<Interface, 'name'>[],

@@ -58,9 +58,9 @@ function forwardsFamily(family: 'ipv4' | 'ipv6', name: string): boolean {
 }
 
 /**
- * Returns one fault for each policed interface with VLAN interfaces on top. The ingress hook of such an
- * interface sees the frames before the kernel takes their tag off, and drops them in every mode (D17). So the
- * VLAN interfaces receive nothing, policed or not.
+ * Returns one fault (a reason why Weir cannot police) for each policed interface with VLAN interfaces on top.
+ * The ingress hook of such an interface sees the frames before the kernel takes their tag off, and drops them
+ * in every mode (D17). So the VLAN interfaces receive nothing, policed or not.
  */
 export function vlanFaults(policed: readonly Interface[], links: readonly Link[]): string[] {
   return policed.flatMap(({ name, ifindex }) => {

@@ -106,7 +106,8 @@ class DatapathThread implements BegunDatapath {
   destinationTranslation: Datapath['destinationTranslation'] = (packet) =>
     this.#running().request('destinationTranslation', [packet]);
   grant: Datapath['grant'] = (grants) => this.#running().request('grant', [grants]);
-  // A change of members can arrive at any time, and must not start a thread.
+  // A change of members (addresses of Kubernetes objects) can arrive at any time, and must not start a
+  // thread.
   changeMembers: Datapath['changeMembers'] = async (change) => this.#started().request('changeMembers', [change]);
   replaceMembers: Datapath['replaceMembers'] = async (list) => this.#started().request('replaceMembers', [list]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);

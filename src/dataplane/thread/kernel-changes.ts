@@ -51,8 +51,8 @@ export class KernelChanges {
   }
 
   /**
-   * Returns the faults that prevent the configured policing, and warnings. A later call of `look` reports
-   * `review_changed` if the result differs from the result returned here.
+   * Returns the faults (reasons why Weir cannot police as configured) and warnings. A later call of `look`
+   * reports `review_changed` if the result differs from the result returned here.
    */
   review(): Review {
     const found = this.#review();

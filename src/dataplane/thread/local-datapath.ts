@@ -198,7 +198,9 @@ export class LocalDatapath {
     return null;
   }
 
-  /** Returns the faults and warnings about the configuration; see `KernelChanges.review`. */
+  /**
+   * Returns faults (reasons why Weir cannot police as configured) and warnings; see `KernelChanges.review`.
+   */
   review(): Review {
     return this.#changes.review();
   }
@@ -303,7 +305,7 @@ export class LocalDatapath {
     this.#opened().loaded.grants.remove(grants);
   }
 
-  /** The changes of members; they are also served while another method runs. */
+  /** The object that applies changes of members (addresses with an owner), also while another method runs. */
   get memberChanges(): MemberChanges {
     return this.#opened().memberChanges;
   }

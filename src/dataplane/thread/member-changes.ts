@@ -12,8 +12,8 @@ import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 type Loaded = { readonly members: KernelMembers; readonly slots: Slots; readonly hasFormerPrograms: boolean };
 
 /**
- * Applies changes of members, and makes the datapath classify the flows of changed addresses again. See
- * `Datapath.changeMembers`.
+ * Applies changes of members (addresses of Kubernetes objects), and makes the datapath classify the flows of
+ * changed addresses again. See `Datapath.changeMembers`.
  */
 export class MemberChanges {
   /** Addresses that are stored, and whose flows were not classified again because of a failure. */
@@ -34,15 +34,16 @@ export class MemberChanges {
 
   #apply(store: (members: KernelMembers) => ReadonlySet<number>, change: MembershipChange): MembersChanged {
     const { members, slots, hasFormerPrograms } = this.loaded();
-    // Map the flow table first, so that a failure occurs before the first store. Nodes without members do not
-    // map it, because the mapping adds to the resident memory of the process.
+    // Map the flow table first, so that a failure occurs before the first store. Nodes without members
+    // (addresses of Kubernetes objects) do not map it, because the mapping adds to the resident memory of the
+    // process.
     if (change.addresses.length > 0 || members.count > 0) this.flows.map();
     const changed = new Set([...store(members), ...this.#unclassified]);
     // If a line below throws, a second call with the same change finds nothing to change. So the next change
     // reclassifies the flows of these addresses too.
     this.#unclassified = changed;
     // Programs of an earlier build may not read the count of changes a second time (`check_members`). So wait
-    // until no packet uses the former members.
+    // for a grace period, until no packet uses the former entries of the changed addresses.
     if (changed.size > 0 && hasFormerPrograms) awaitGracePeriod();
     const flows = changed.size === 0 ? 0 : this.flows.reclassify(changed);
     this.#unclassified = new Set();

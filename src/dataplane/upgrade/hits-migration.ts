@@ -31,8 +31,8 @@ export class HitsMigration {
   }
 
   /**
-   * Migrates the delta, and unmaps both maps. May be called only when no BPF program counts in the old map
-   * any more.
+   * Adds the hits that were counted in the old map since the constructor read it, and unmaps both maps. May
+   * be called only when no BPF program counts in the old map any more.
    */
   finish(): void {
     for (let entry = 0; entry < this.#migrated.length / 2; entry++) {

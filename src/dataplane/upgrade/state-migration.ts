@@ -85,7 +85,7 @@ export class StateMigration {
         const isMigrated = migration.migrate(table);
         if (table === 'flows' && !isMigrated) notMigrated++;
         // If the earlier datapath handled a packet of this flow after the read, the packet changed only the
-        // flow in the old map. Read the flow again and migrate the delta.
+        // flow in the old map. Read the flow again and migrate the difference.
         if (reread()) migration.migrateDelta((into) => convert(view, 0, into, 0));
       }
     }

@@ -61,8 +61,8 @@ export class Upgrade {
    */
   readonly #enforcedBefore: Enforced | null;
   /**
-   * The migration of the hits of the earlier datapath. Its method `finish`, at the end of the takeover,
-   * migrates the delta.
+   * The migration of the hits of the earlier datapath. Its method `finish`, at the end of the takeover, adds
+   * the hits that the earlier datapath has counted meanwhile.
    */
   #hitsMigration: HitsMigration | undefined;
   #sweeps = false;

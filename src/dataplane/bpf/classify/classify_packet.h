@@ -36,8 +36,8 @@ static __always_inline __u32 classify_packet(struct packet *packet, __u32 active
 	return classify_with(packet, active_word, reply, 0);
 }
 
-/* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If a grant has expired,
- * but would otherwise allow the flow, the flow stays allowed (D12).
+/* Returns the verdict word for a packet of an existing flow, like `classify_packet`. If only an expired grant
+ * (a destination learned for a hostname pattern) would allow the flow, the flow stays allowed (D12).
  */
 static __always_inline __u32 classify_again(struct packet *packet, __u32 active_word, bool reply)
 {

@@ -31,8 +31,8 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.prefetched.list = list;
 	packet.prefetched.active_word = *slot;
 	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
-	/* If the fast path gives another verdict word than the full search, set the word to 0. The expected results
-	 * never contain 0, so the proof then fails.
+	/* If the fast path gives another verdict word than the full search, set the word to 0. The reference
+	 * evaluator never expects 0, so the proof then fails.
 	 */
 	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | port_map_key(&packet));
 	if (is_decided(near) && near != asked->word)
@@ -41,9 +41,9 @@ static long prove_one(__u32 index, const __u32 *slot)
 }
 
 /* Classifies the packets in the map `proof` by the compiled policy in one program slot, whether or not that
- * slot is in force. Takes the owner of the source from the packet, and not from the members. Stores each
- * verdict word in the `word` field of its packet. Ignores grants, because the reference evaluator computes
- * the expected words without grants.
+ * slot is in force. Takes the owner of the source from the packet, and not from the map `members`. Stores
+ * each verdict word in the `word` field of its packet. Ignores grants (learned addresses), because the
+ * reference evaluator computes the expected words without grants.
  */
 SEC("syscall")
 int weir_prove(struct proof_request *request)

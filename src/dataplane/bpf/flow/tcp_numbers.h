@@ -16,7 +16,7 @@
  * RST is dropped, and the FIN is no longer pending. Two CPUs can write these 16 bits at once, and then lose a
  * FIN. The flow then ends by the FIN of the other side, or by its time-out.
  */
-#define NO_NUMBER 0 /* not known: each RST counts */
+#define NO_NUMBER 0 /* the acknowledgment number is not known: each RST counts */
 #define NO_RESET 1  /* a RST had a wrong number: no RST counts until its receiver sends another packet */
 #define FIN_PENDING 0x8000
 

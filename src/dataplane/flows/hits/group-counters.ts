@@ -28,10 +28,12 @@ export class GroupCounters {
   #rows = new Map<string, Float64Array>();
   readonly #others = new Float64Array(GROUP_COUNTS);
   readonly #policyDefault = new Float64Array(GROUP_COUNTS);
-  /** The policy in force, and the row of each of its groups. */
+  /** The policy in force, and for each of its groups the row of counts. */
   #inForce: StagedRuleNames | undefined;
   #rowOfGroup: readonly Float64Array[] = [];
-  /** The content of the map `hits` at the last `collect`: low half of the identity, packets and bytes. */
+  /**
+   * The content of the map `hits` at the last `collect`: low half of the rule's identity, packets and bytes.
+   */
   #checks = new Uint32Array(0);
   #packets = new Float64Array(0);
   #bytes = new Float64Array(0);
@@ -41,7 +43,7 @@ export class GroupCounters {
   }
 
   /**
-   * Makes the next `collect` count from the present content of a map `hits`. The rows and their counts stay.
+   * Makes the next `collect` count only what a map `hits` counts from now on. The counts of the groups stay.
    */
   follow(hits: Hits): void {
     // Forget the policy in force: its entries are indexes of the map that was followed before.

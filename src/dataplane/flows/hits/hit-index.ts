@@ -5,11 +5,14 @@ const WORDS = HIT_BYTES / 4;
 const LOW = HIT_OFFSETS.identity / 4;
 
 /**
- * Finds the entry of the map `hits` that counts for an identity, and finds free entries. The constructor
- * reads the whole map once.
+ * Finds the entry of the map `hits` that counts the packets of a rule or default, by its 64-bit identity, and
+ * finds free entries. The constructor reads the whole map once.
  */
 export class HitIndex {
-  /** Hash table of indexes of `hits`, hashed by the low 32 bits of the identity; 0 marks an empty element. */
+  /**
+   * Hash table of indexes of `hits`, hashed by the low 32 bits of the rule's identity; 0 marks an empty
+   * element.
+   */
   readonly #table: Uint32Array;
   readonly #mask: number;
   /** Index of `hits` where the search for a free entry continues. */
@@ -34,8 +37,8 @@ export class HitIndex {
   }
 
   /**
-   * Returns the index of the entry of `hits` that has this identity; 0 if no entry has it. `low` and `high`
-   * are the halves of the 64-bit identity.
+   * Returns the index of the entry of `hits` for the rule or default with this identity; 0 if it has no
+   * entry. `low` and `high` are the halves of the 64-bit identity.
    */
   find(low: number, high: number): number {
     for (let at = low & this.#mask; ; at = (at + 1) & this.#mask) {
@@ -54,8 +57,8 @@ export class HitIndex {
   }
 
   /**
-   * Returns the index of the next free entry of `hits`. It stays free until the caller stores an identity in
-   * it. Throws if no entry is free.
+   * Returns the index of the next free entry of `hits`. It stays free until the caller stores the identity of
+   * a rule in it. Throws if no entry is free.
    */
   nextFree(): number {
     for (; this.#next < this.capacity; this.#next++) {

@@ -59,7 +59,7 @@ export class Hits {
     return this.lastNs(0);
   }
 
-  /** The number of entries of `hits` that are assigned to an identity. */
+  /** The number of entries of `hits` that are assigned to a rule or default. */
   get count(): number {
     return this.#index.count;
   }
@@ -82,8 +82,8 @@ export class Hits {
   }
 
   /**
-   * Adds packets to the entry of an identity. The addition is atomic, because the datapath may add to the
-   * same entry meanwhile. Returns false if the identity has no entry.
+   * Adds packets to the entry of the rule with this identity. The addition is atomic, because the datapath
+   * may add to the same entry meanwhile. Returns false if the rule has no entry.
    */
   add(low: number, high: number, packets: number, lastNs: bigint): boolean {
     const entry = this.#index.find(low, high);
