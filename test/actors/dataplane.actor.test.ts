@@ -13,7 +13,7 @@ const refusedAs = (code: string) => expect.objectContaining({ kind: 'refused', c
 
 const ADOPTED_SINCE = Date.UTC(2025, 11, 31);
 
-/** Responses of a node without traffic, policies and reloads. */
+/** The counts and results that a node without traffic, policies and reloads reports. */
 const NO_VERDICTS = { allow: 0, deny: 0, audit: 0 };
 const STATS = {
   generation: 0,

@@ -15,7 +15,9 @@ import type {
  */
 export type FakeDatapath = Datapath & {
   readonly log: string[];
-  /** The generation of the last flipped program. Null: no program was flipped yet. */
+  /**
+   * The generation of the program that the last call of `flip` put in force. Null: `flip` was not called yet.
+   */
   readonly inForce: number | null;
   /**
    * The generation and hash of the program that an earlier process left in force, as `open` reports it. Null:

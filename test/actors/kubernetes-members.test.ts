@@ -53,7 +53,7 @@ const changeOf = (members: readonly (readonly [address: number, set: number])[],
   dropped: [],
 });
 
-/** A Kubernetes thread whose messages the test sends. */
+/** A fake Kubernetes thread, whose messages the test sends. */
 function fakeSource() {
   let listener: KubernetesListener | undefined;
   const named: (readonly Selector[])[] = [];
@@ -208,7 +208,10 @@ describe('the members of selectors in a running node', () => {
   });
 
   describe('former members for which the datapath has no room', () => {
-    /** The datapath has room for `room` pairs of a base and a set. `pairs`: those of each staged program. */
+    /**
+     * Starts a node whose datapath has room for `room` pairs of static sources and a set of groups, as for
+     * former members. `pairs` lists their number in each staged program.
+     */
     async function withFormer(room: number) {
       const running = await started();
       const { datapath, source, send } = running;
@@ -426,7 +429,7 @@ describe('`MemberDistribution`', () => {
         stored: [object],
       }),
     );
-    // The datapath takes both changes in one call.
+    // The datapath receives both changes in one call, because it is slower than the DNS proxy.
     expect(log).toEqual(['dns 1', 'datapath 3', 'dns 2']);
     await distribution.close();
     expect(stored).toEqual([object]);

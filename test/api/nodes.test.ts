@@ -12,7 +12,10 @@ import { listening, rig } from './rig.js';
 
 type Answer = { readonly status?: number; readonly body: unknown; readonly tookMs?: number };
 
-/** Returns a management with other nodes. `answer` returns the response of a node; null if it is silent. */
+/**
+ * Returns a fake node in a cluster with the nodes `ids`. `answer` returns the response of such a node; null
+ * if it is silent.
+ */
 function withNodes(
   ids: readonly string[],
   answer: (node: string, path: string) => Answer | null,

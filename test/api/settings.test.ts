@@ -225,7 +225,7 @@ describe('routes of Kubernetes integrations', () => {
       expect((await ask('PUT', `${PATH}/prod${query}`, { body: integration })).json().warnings).toEqual(warnings);
     const ofReader = { body: integration, token: TOKENS.readonly };
     expect((await ask('PUT', `${PATH}/prod?dry_run=true`, ofReader)).statusCode).toBe(200);
-    // A reader must not make the node open connections.
+    // A dry run with a readonly token must not make the node open connections to the API server.
     expect(tried).toEqual([true, true, false]);
     expect((await ask('GET', `${PATH}/prod/status`)).json().type).toBe('urn:weir:error:feature_unavailable');
   });

@@ -23,8 +23,8 @@ const NODES = ['n1', 'n2', 'n3'];
 /** The time of a progress clock after the last fault within which all nodes must be equal. */
 const HEALING_MS = 5_000;
 /**
- * The longest time for which a node that was frozen in a write delays the writes of others after the last
- * fault.
+ * The longest time for which a node that was frozen during a write delays the writes of other nodes after the
+ * last fault.
  */
 const WAITING_MS = 6_000;
 /** How long the writers write after the last fault. */
@@ -62,7 +62,7 @@ export async function runChaos(seed: number, durationMs: number, signal?: AbortS
     ending.unshift(() => probed.remove());
     const nodes = await startNodes(etcd, NODES.length, {}, probed.places);
     ending.unshift(() => Promise.all(nodes.map((node) => node.end())));
-    // Before its first start, a node filters nothing.
+    // Before its first start a node filters nothing, so the probe flows begin only when each node enforces.
     await Promise.all(nodes.map((node) => node.passes('dataplane_running')));
     const stored = new StoredValues(etcd.options);
     const client = new EtcdClient(etcd.options);

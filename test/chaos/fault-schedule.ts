@@ -58,12 +58,15 @@ export const RECOVERY_MS = 1_000;
 const PAUSE_MS = [200, 1_500] as const;
 /** No fault except a compaction is shorter than this. */
 const SHORTEST_MS = 300;
-/** The writer leaves a member that is silent for a second. Before, a late response would reach it. */
+/**
+ * The shortest fault that loses the response of a commit. A writer leaves a member only after one second of
+ * silence; before that, it would still get the late response.
+ */
 const SHORTEST_LOSS_MS = 1_500;
 /** How long a fault waits for the step of a writer. Without the step, it has no effect. */
 export const STEP_WAIT_MS = 5_000;
 const ALL_MEMBERS_CHANCE = 0.2;
-/** The share of lost responses among the faults of all members. */
+/** The share of lost responses among the faults that affect all members. */
 const LOST_SHARE = 0.75;
 const LOST_RESPONSES = [
   { kind: 'cut_all_responses_at', target: null, step: 'lock_taken' },
@@ -71,7 +74,7 @@ const LOST_RESPONSES = [
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
   { kind: 'lose_commit_at', target: null, step: 'proposed' },
 ] as const;
-/** The chance of a compaction, and the same for a collection. */
+/** The probability that the next fault is a compaction of etcd, and the same for a garbage collection. */
 const WHOLE_CHANCE = 0.05;
 
 const MAX_MS: Readonly<Record<Fault['kind'], number>> = {

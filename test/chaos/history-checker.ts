@@ -5,7 +5,7 @@ export type Operation = {
   readonly process: string;
   readonly kind: 'read' | 'write';
   readonly call: number;
-  /** Infinity if the outcome is unknown. */
+  /** The time at which the operation returned; Infinity if the outcome is unknown. */
   readonly return: number;
   /** The value that was written or read. Each write has a new value, and never the initial value. */
   readonly value: string;
@@ -25,7 +25,7 @@ export type HistoryVerdict =
   | { readonly linearizable: true }
   | {
       readonly linearizable: false;
-      /** The history is linearizable up to the return of this operation, and is not with it. */
+      /** The first operation whose return makes the history not linearizable. */
       readonly operation: Operation;
       readonly detail: string;
     };

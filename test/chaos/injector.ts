@@ -58,7 +58,7 @@ export class Injector {
     );
   }
 
-  /** Starts no member and no node any more. */
+  /** Prevents that later ends of faults start a member or node again. */
   cancel(): void {
     this.#isCanceled = true;
   }
@@ -94,7 +94,10 @@ export class Injector {
     this.spans.push({ fault, from, to: performance.now() });
   }
 
-  /** Begins a fault, for a fault with a step at the step of `writer`. Returns a function that ends it. */
+  /**
+   * Begins a fault. A fault that waited for a step of a write acts on the node `writer`. Returns a function
+   * that ends the fault.
+   */
   #begin({ kind, target }: Fault, writer: string | null): End {
     const etcd = this.#etcd;
     switch (kind) {

@@ -12,7 +12,7 @@ import { clockMs, FIRST_PROBE_PORT, PROBE_PORTS, type ProbeInput, type ProbeTick
  */
 const EVERY_MS = 20;
 const CLIENT_PORT = 6_000;
-/** How long a datagram may be under way. */
+/** The longest time from the sending of a datagram to its arrival, in milliseconds. */
 const LATE_MS = 500;
 const RECEIVE_BYTES = 1 << 20;
 

@@ -13,7 +13,7 @@ import { FIRST_PROBE_PORT, PROBE_PORTS } from './probe-flows.js';
 const WITHIN = { withinMs: 3_000 };
 const keys = new ClusterKeys('/weir');
 
-/** Returns the value with a number, which is an address. */
+/** Returns the value number `count`: an IPv4 address. */
 export const numberedValue = (count: number): string => `10.${count >> 16}.${(count >> 8) & 255}.${count & 255}`;
 
 /**

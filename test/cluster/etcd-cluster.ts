@@ -19,7 +19,7 @@ const USER = 'weir';
 const ENV = { ...process.env, ETCDCTL_API: '3' };
 const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
 
-/** Options of a `Cluster` whose node no other node asks. */
+/** Options of a `Cluster` to whose node no other node sends requests. */
 export const NO_PEERS = {
   identity: (present: PeerIdentity | null) => present ?? { ...selfSigned('node'), ca: null },
   access: () => {

@@ -30,7 +30,10 @@ describe('the fault tracker of a roll-out', () => {
 });
 
 describe('the health that a node reports', () => {
-  /** A node that denies `rates[i]` a second in the second `i`, after ten minutes with `usual` a second. */
+  /**
+   * Returns the faults of a node that denies `usual` packets a second for ten minutes, and then `rates[i]` in
+   * the second `i`.
+   */
   async function faults(
     usual: number,
     rates: readonly number[],

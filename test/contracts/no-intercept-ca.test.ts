@@ -24,6 +24,7 @@ it('each text about a missing intercept CA names the command `weir ca generate`'
     const code = readFileSync(file, 'utf8').replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, '');
     return /\bno intercept CA\b(?! \(`weir ca generate` makes one\))/.test(code);
   });
-  // The command line has the command in the advice of its error.
+  // This file has an error without the command in its text, because the advice of the error names the
+  // command.
   expect(found).toEqual(['src/cli/node/ca.command.ts']);
 });

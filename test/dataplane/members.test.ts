@@ -360,8 +360,8 @@ describe('a flow of an address whose members changed', () => {
     // A rule with a hostname makes the full path decide: the fast path does not evaluate such rules.
     const hostname = { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } as const;
     const named = policy([group([], [rule({ id: 'a', hostname }), rule()], { selectors: [selector('web')] })]);
-    // A packet that opens a flow by the fast path, by the full path, by the full path with the rule list that
-    // the fast path has found, and a packet of a flow of an old epoch.
+    // How a packet stores a verdict: it opens a flow by the fast path, by the full path, or by the full path
+    // with the rule list that the fast path found, or it belongs to a flow of an old epoch.
     const ways: readonly (readonly [string, Policy, () => void])[] = [
       ['fast path', open, () => kernel.runPacket(udp)],
       ['full path', open, () => kernel.runPacket(ping)],

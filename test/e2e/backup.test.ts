@@ -42,7 +42,8 @@ test('a restored data folder does not replace a newer policy in the kernel until
   await node.restart();
   const clock = new ProgressClock();
   await node.ready({ except: ['policy_ready'] });
-  // Nothing more happens until an operator writes: without this message, `systemctl start` waits for 30 s.
+  // The node now waits for a policy write of an operator. Without this message, `systemctl start` would wait
+  // for 30 s.
   await expect.poll(() => manager.messages).toContain('READY=1');
   expect(clock.ms()).toBeLessThan(20_000);
   const log = await node.log();

@@ -7,7 +7,7 @@ const ALLOW_TCP: RuleInput = { match: { proto: 'tcp', dst_ports: [80] } };
 const ALLOW_UDP: RuleInput = { match: { proto: 'udp' } };
 
 let rig: NodeRig;
-/** Client and server are in one network, which a bridge without an address connects. */
+/** The client and the server are in one IP network, connected by a bridge that has no address. */
 beforeAll(async () => {
   rig = await createRig('e2e-br', [80, 81]);
   const { client, node, server } = rig.topology;

@@ -186,7 +186,7 @@ test('a second `weir run` in the same network namespace exits with an error, and
     maps: maps.map(({ name, capacity }) => ({ name, capacity })),
   });
   expect(kept(await status())).toEqual(kept(before));
-  // The unit makes the folder before the node starts.
+  // The systemd unit makes the data folder before the node starts, so the folder may exist but must be empty.
   expect(existsSync(other) ? readdirSync(other) : []).toEqual([]);
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
 });

@@ -18,9 +18,9 @@ import { createRig, type NodeRig } from './rig.js';
 const API = 'http://127.0.0.1:8080';
 const [WEB_PORT, BATCH_PORT, CLIENT_PORT] = [8_000, 8_001, 40_000];
 const [SERVICE, SERVICE_PORT] = ['10.96.0.10', 80];
-/** The bound on the time from a removal to the last packet by the former rights. */
+/** The longest permitted time from the loss of a right to the last packet that passes by this right. */
 const LAST_PACKET_MS = 60;
-/** The bound on the time from a change of a pod to its record in the store. */
+/** The longest permitted time from a change of a pod to its record in the store. */
 const STORED_WITHIN_MS = 300;
 
 const selecting = (app: string) => ({ kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app } } }] });

@@ -38,7 +38,7 @@ function steadyFlow({ client }: Topology, mode: 'connect' | 'connect-udp'): Stea
   return { pongs: () => pongs, others: () => others };
 }
 
-// An installed Weir runs as another user than root in any case.
+// An installed Weir never runs as root, so these tests then omit the user root.
 const USERS: [string, number | undefined][] = [['another user', 65_534]];
 if (!isInstalled) USERS.unshift(['root', undefined]);
 describe.each(USERS)('a node that runs as %s without CAP_SYS_ADMIN', (_, user) => {

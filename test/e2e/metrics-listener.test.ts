@@ -64,7 +64,7 @@ test('the metrics listener limits the rate of requests of another machine, and n
   await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
   const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
   await expect.poll(() => statusOf(topology, url), soon).toBe(200);
-  // The expression of curl is in the fragment, which curl does not send.
+  // curl repeats the request for each number in [1-40], which is in the fragment of the URL and is not sent.
   const words = ['-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code} ', `${url}#[1-40]`];
   const statuses = async (host: Topology['client']) => new Set((await host.must('curl', ...words)).trim().split(' '));
   expect(await statuses(topology.node)).toEqual(new Set(['200']));

@@ -103,7 +103,7 @@ export type Handshake = { readonly at: number; readonly tookMs: number; readonly
 
 /** A client that opens lookups or connections at a steady rate. */
 export type Stream<Row> = {
-  /** Stops, and returns all rows; waits five seconds for the last ones. */
+  /** Stops the client. Resolves with all rows, after at most five seconds for the last answers. */
   stop(): Promise<readonly Row[]>;
 };
 

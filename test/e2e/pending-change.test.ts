@@ -36,7 +36,7 @@ test('a policy that is not confirmed in time is reverted in the datapath, and th
   expect((await cli('pending')).out).toMatch(/waits for `weir policy confirm`[\s\S]*generation +2 \(before: 1\)/);
   await opens(80);
   expect((await cli('pending')).out).toMatch(/generation 2 was reverted .*: it was not confirmed within 5 s/);
-  // The node records the change some time after the datapath has the former policy.
+  // The node records the revert some time after the datapath enforces the former policy again.
   const revert = async () => {
     const { body } = await rig.node.request('GET', '/api/v1/audit/findings/local?finding_type=config_change');
     return (body as { items: { actor: string }[] }).items.find(({ actor }) => actor === 'weir');

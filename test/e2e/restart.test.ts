@@ -13,7 +13,10 @@ import { type Handshake, handshakes, type Lookup, lookups, pairs } from './new-t
 import { policyOf } from './rig.js';
 import { FakeServiceManager } from './service-manager.js';
 
-/** No host has this address: only a diverted lookup to it gets an answer. */
+/**
+ * No host has this address, so a DNS lookup to it gets an answer only if the node redirects it to its DNS
+ * proxy.
+ */
 const ELSEWHERE = '198.51.100.53';
 const NAMES = ['api.example.com', 'www.example.com', 'other.example.org'];
 const [NOERROR, NXDOMAIN] = [0, 3];
@@ -89,7 +92,7 @@ async function restartUnderTraffic(signal: 'SIGTERM' | 'SIGKILL') {
 describe.each(['SIGTERM', 'SIGKILL'] as const)('restart after %s with a service manager', (signal) => {
   test('with stored sockets, a restart loses no DNS lookup and no new inspected connection, and passes no connection uninspected', async () => {
     const seen = await restartUnderTraffic(signal);
-    // The resolver of a client repeats a query that the killed process had received.
+    // A query that the killed process had already received gets no answer, and a real client would repeat it.
     const answerable =
       signal === 'SIGTERM'
         ? seen.lookups
@@ -145,7 +148,8 @@ test('in the median of five restarts, a new inspected connection waits less than
   console.log(seen.map((times) => JSON.stringify(times)).join('\n'));
   const inStarts = (name: 'connection' | 'answer') =>
     middle(seen.map((times) => (times.stop + times[name]) / times.plain));
-  // A plain start takes less than 0.2 s on a free machine. With other load, all of these take longer.
+  // A plain start of Node.js takes less than 0.2 s on a free machine. Under other load, restarts and plain
+  // starts slow down alike.
   expect(inStarts('connection')).toBeLessThan(10);
   expect(inStarts('answer')).toBeLessThan(13);
   // A lookup waits until the datapath is open, and a connection does not.
