@@ -26,16 +26,17 @@ export type DataplanePorts = {
   readonly interfaces: readonly string[];
   /** Called with the error after each failure to open the datapath. */
   readonly openFailed?: ((failure: unknown) => void) | undefined;
-  /**
-   * Called with each new warning of a review of the interfaces: one that the previous review did not contain.
-   */
+  /** Called with each warning of a check of the interfaces that the previous check did not report. */
   readonly warned?: ((warning: string) => void) | undefined;
   /**
    * Closes the DNS proxy and the service plane. The actor calls it before it closes the datapath, so that the
    * datapath thread can still count their last decisions as hits of the rules.
    */
   readonly beforeClose?: () => Promise<unknown>;
-  /** Gives the members of selectors to a datapath that was opened; null on a node without Kubernetes. */
+  /**
+   * Gives the members of Kubernetes selectors (addresses) to an opened datapath; null on a node without
+   * Kubernetes.
+   */
   readonly members?: Pick<MemberDistribution, 'datapathOpened' | 'flipped' | 'capacityExceeded'> | null;
 };
 

@@ -23,7 +23,10 @@ import { policyChart } from '#statecharts/policy.chart.js';
 import { type CompiledPolicy, type Staged, type StageInput, writeChart } from '#statecharts/write.chart.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 
-/** The maximum time in milliseconds to wait for the dataplane to stage or unstage a program. */
+/**
+ * The maximum time in milliseconds to wait until the dataplane has written a program to its idle slot
+ * (staged), or discarded it.
+ */
 const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 
@@ -58,7 +61,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
   };
   /**
    * Stages a program. If the program is too large, compiles the policy again without the rules for former
-   * members. These rules only save a later compilation, so the policy must not be refused because of them.
+   * members, which no address needs now. These rules only save a later compilation, so the policy must not be
+   * refused because of them.
    */
   const stage = async <A extends CompiledPolicy>(compiled: A, signal: AbortSignal) => {
     const request = async <B extends CompiledPolicy>(of: B) => {

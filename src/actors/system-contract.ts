@@ -26,8 +26,8 @@ export type KubernetesPorts = {
   readonly source: KubernetesSource;
   readonly accessWarnings: IntegrationsPorts['accessWarnings'];
   /**
-   * The members of selectors on this node. The threads of the DNS proxy and of the service plane read them
-   * when they start.
+   * The members of Kubernetes selectors: addresses. The threads of the DNS proxy and of the service plane
+   * read them when they start.
    */
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
@@ -71,7 +71,7 @@ export type SystemPorts = {
   readonly servicePlane: ServicePlanePorts | null;
   /** The setting `kubernetes.in_cluster.name`. Null or omitted: there is no such integration. */
   readonly inCluster?: string | null;
-  /** The Kubernetes thread. Null or omitted: no selector is resolved. */
+  /** The Kubernetes thread. Null or omitted: no Kubernetes selector is resolved. */
   readonly kubernetes?: KubernetesPorts | null;
   /** The cluster; null if the configuration has no `cluster` section. */
   readonly cluster?: Cluster | null;

@@ -290,8 +290,8 @@ export function createSystem(ports: SystemPorts): System {
   const noteIfWithheld = async (): Promise<void> => {
     if ((await enforcedInstead().catch(() => null)) !== null) noteWithheld();
   };
-  // A draft is explained with the present selector resolution. The active policy is explained with the
-  // resolution of its compilation.
+  // Explain a draft with the Kubernetes selectors that are resolved now, and the active policy with those
+  // that were resolved when it was compiled.
   const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
     const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
     return (

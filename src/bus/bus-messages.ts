@@ -201,7 +201,7 @@ export type Fact =
       readonly type: 'config.reloaded';
       readonly by: string;
       readonly result: ReloadResult;
-      /** Null if the result is `applied`. */
+      /** Why the reload was refused; null if the result is `applied`. */
       readonly failure: Refusal | null;
       readonly applied: readonly string[];
       readonly needsRestart: readonly string[];

@@ -64,7 +64,7 @@ export type ClusterNode = Pick<RegisteredNode, 'id' | 'address' | 'version'> & {
    * nodes, this is the time when its process started.
    */
   readonly joinedAt: string;
-  /** Null if the node is absent. */
+  /** The generation that the node enforces, and when its process started; null if the node is absent. */
   readonly member: { readonly generation: number; readonly since: string } | null;
 };
 
@@ -86,7 +86,7 @@ type Ports = {
   readonly generation: () => number;
   /** The generation that the kernel enforced when the process started. */
   readonly adoptedGeneration: () => number;
-  /** Called when a contradiction has ended. */
+  /** Called when a contradiction between etcd and this node has ended. */
   readonly recovered: () => void;
 };
 

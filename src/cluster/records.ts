@@ -7,7 +7,7 @@ import { RECORDS } from '#store/records/records.js';
 
 const digits = z.string().regex(/^\d+$/, 'it is no revision');
 const certificates = z.array(text).exactOptional();
-/** A text with which `https://ADDRESS` is a valid URL. */
+/** The schema of an address: `https://ADDRESS` must be a valid URL. */
 const address = z.string().refine((value) => URL.canParse(`https://${value}`), 'it is no address');
 
 /** The value of the key `meta`: the identity of a cluster, which the first node of the cluster writes. */

@@ -75,7 +75,7 @@ function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
     jsonFile('readiness.json', () => system.readiness()),
     jsonFile('statecharts.json', () => system.debug.charts()),
     linesFile('statechart-events.jsonl', async function* () {
-      // Leave out the chart definitions: `statecharts.json` contains them.
+      // Leave out the definitions of statecharts: the file `statecharts.json` of the dump contains them.
       yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
     }),
     jsonFile('stats.json', () => sources.stats()),

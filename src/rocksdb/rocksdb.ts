@@ -21,7 +21,11 @@ const WRITE_BUFFER_BYTES = 4 * 1024 * 1024;
 const OPEN_FILES = 1_000;
 const PAGE_BYTES = 1024 * 1024;
 
-export type Operation = { readonly key: Buffer /** Null deletes the key. */; readonly value: Buffer | null };
+export type Operation = {
+  readonly key: Buffer;
+  /** The new value; null deletes the key. */
+  readonly value: Buffer | null;
+};
 export type Page = {
   readonly entries: readonly (readonly [key: Buffer, value: Buffer])[];
   /** Whether the range may contain more entries after the last entry of this page. */

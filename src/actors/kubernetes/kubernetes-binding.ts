@@ -17,12 +17,13 @@ import type { IntegrationStore } from '#store/store-types.js';
 export type KubernetesBindingPorts = {
   readonly source: KubernetesSource;
   readonly integrations: IntegrationStore;
-  /** The name of the integration of the cluster in which this node runs; null if it has none. */
+  /** The name of the Kubernetes integration for the cluster in which this node runs; null without one. */
   readonly inCluster: string | null;
   readonly stored: () => Promise<readonly StoredObject[]>;
   readonly distribution: MemberDistribution;
   /**
-   * Whether no policy is being prepared or put in force. Then only the policy in force needs its selectors.
+   * Returns whether no policy is being prepared or put in force. Only the selectors of the policy in force
+   * are then needed.
    */
   readonly isAtRest: () => boolean;
   /**
@@ -47,7 +48,7 @@ const RELEASE_MS = 60_000;
 
 /**
  * Runs the Kubernetes thread for the node. It starts the thread with the first stored integration, sends the
- * integrations and the selectors to it, and passes its members to `MemberDistribution`. The chart of
+ * integrations and the selectors to it, and passes its members to `MemberDistribution`. The statechart of
  * supervised parts calls `begin` and `watch`.
  */
 export class KubernetesBinding implements SupervisedPart {
@@ -57,7 +58,7 @@ export class KubernetesBinding implements SupervisedPart {
   readonly #listeners = new Set<(failure: string | null) => void>();
   #following: Subscription | null = null;
   #open: Promise<void> | null = null;
-  /** The integrations that the thread uses, by name. */
+  /** The Kubernetes integrations that the thread uses, by name. */
   #used: ReadonlyMap<string, WatchedIntegration> = new Map();
   /** Why the thread ended; null after the first message with members of the next thread. */
   #threadFailure: string | null = null;
@@ -119,7 +120,7 @@ export class KubernetesBinding implements SupervisedPart {
     }
   }
 
-  /** Sends the selectors of the policy in force to the thread. */
+  /** Sends the Kubernetes selectors of the policy in force to the thread. */
   setSelectors(selectors: readonly Selector[]): void {
     this.#ports.source.setSelectors(selectors);
   }
@@ -131,8 +132,8 @@ export class KubernetesBinding implements SupervisedPart {
   }
 
   /**
-   * Releases the selectors of proposed policies `RELEASE_MS` after the last call of `membership`, but not
-   * while a policy is being prepared or put in force.
+   * Ends the watch of the selectors of proposed policies `RELEASE_MS` after the last call of `membership`,
+   * but not while a policy is being prepared or put in force.
    */
   #releaseLater(): void {
     clearTimeout(this.#releasing);

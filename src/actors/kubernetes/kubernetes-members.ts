@@ -13,12 +13,15 @@ import { KubernetesBinding } from './kubernetes-binding.js';
 export type KubernetesMembers = {
   readonly binding: KubernetesBinding;
   readonly distribution: MemberDistribution;
-  /** Passes the selectors of an activated policy to `binding`, and their resolution to `distribution`. */
+  /**
+   * Passes the selectors of an activated policy to `binding`, and which of them are resolved to
+   * `distribution`.
+   */
   activated(policy: Extract<Fact, { type: 'policy.activated' }>): void;
   close(): Promise<void>;
 };
 
-/** The owners of a node that watches no Kubernetes cluster. */
+/** The owners of addresses on a node that watches no Kubernetes cluster: no address has one. */
 export const NO_OWNERS: AddressOwners = {
   ownerOf: () => null,
   owners: () => ({ replaces: true, changes: [], sinceMs: 0 }),

@@ -18,7 +18,7 @@ export const scope = z.enum(['node', 'cluster'], { error: 'Must be node or clust
 
 export type Coverage = z.infer<z.ZodObject<typeof coverageShape>>;
 
-/** The coverage of a response that concerns one node. */
+/** The coverage (which nodes responded) of a response that concerns only this node. */
 export const ONE_NODE: Coverage = { partial: false, node_errors: [], nodes_queried: 1, nodes_responded: 1 };
 
 const problem = z.looseObject({ detail: z.string() });

@@ -85,7 +85,7 @@ export class MergedFindings {
     return { items: found.map(({ byNode }) => sumOf(byNode)), next_cursor: end === null ? null : cursorOf(end) };
   }
 
-  /** Ends the page at a place, or before it. */
+  /** Ends the page at a place (the sort key of a finding), unless the page already ends before it. */
   #end(place: string): void {
     if (this.#horizon === null || place < this.#horizon) this.#horizon = place;
   }

@@ -61,7 +61,7 @@ export const ProofSchema = z
     description: 'How the compiled policy was checked before its activation; null if nothing was activated.',
   });
 
-/** A time in ISO 8601, UTC. */
+/** The schema of a time in ISO 8601, UTC. */
 export const instant = z.string().meta({ format: 'date-time' });
 export const empty = z.undefined().describe('No body.');
 

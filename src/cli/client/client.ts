@@ -27,7 +27,7 @@ type Request = {
   readonly headers?: Readonly<Record<string, string>>;
   /** Statuses besides 2xx for which the request returns the response instead of throwing an error. */
   readonly accept?: readonly number[];
-  /** Ends the request. It then fails. */
+  /** An abort of this signal ends the request, which then fails. */
   readonly signal?: AbortSignal | undefined;
 };
 const never = (): AbortSignal => new AbortController().signal;
@@ -222,7 +222,7 @@ function nodeOf(file: string, environment: Terminal['environment']): { server: s
 
 type Token = {
   readonly token: string;
-  /** Undefined for the token of WEIR_TOKEN. */
+  /** The file that contains the token; undefined if the token comes from WEIR_TOKEN. */
   readonly file: TokenFile | undefined;
 };
 

@@ -90,7 +90,7 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
   return folder;
 }
 
-/** Writes a secret for the node. Returns its path. */
+/** Writes a secret to a file that the node can read. Returns the path of the file. */
 type Write = (name: string, content: string) => string;
 
 function tryToWrite(file: string, text: string, folder: string, user: SystemUser, write: Write): void {

@@ -49,7 +49,7 @@ export function flagsOfNode(commands: readonly CommandShape[]) {
   );
 }
 
-/** Quotes a text for bash, zsh and fish. */
+/** Quotes a text as one word for the shells bash, zsh and fish. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
 
 /** Returns the text as one word of a shell, with quotes only if it needs them. */

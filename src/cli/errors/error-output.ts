@@ -58,7 +58,7 @@ export function printError(error: unknown, form: ErrorForm, terminal: Terminal):
 
 type Described = {
   readonly exitCode: ExitCode;
-  /** The message, and a line for each problem. */
+  /** The error message, and a line for each problem. */
   readonly lines: readonly string[];
   readonly document: {
     readonly code: string;

@@ -63,7 +63,7 @@ export function addAddCommand(integration: Command, terminal: Terminal): void {
       }
       const kubeconfig = readKubeconfig(options.kubeconfig, options.context);
       const client = createClient(options, terminal);
-      // Check this before anything is created in the cluster.
+      // Check that the integration is absent before objects are created in the Kubernetes cluster.
       if (options.replace !== true) await checkAbsent(name, client);
       const token =
         options.createAccount === true
@@ -134,8 +134,8 @@ async function newToken(
 }
 
 /**
- * The time in milliseconds by which a token may be shorter than requested without a warning, because the
- * clocks of this machine and of the server can differ.
+ * The time in milliseconds by which the lifetime of a token may be below the requested one without a warning.
+ * The clocks of this machine and of the server can differ.
  */
 const SHORTENED_MS = 60_000;
 

@@ -81,7 +81,7 @@ export function addStatusCommand(program: Command, terminal: Terminal, end: End)
     });
 }
 
-/** Reads the rest of the state of a node. */
+/** Reads the state of a node that the readiness report does not contain. */
 export async function readStatus(client: Client, readiness: Readiness): Promise<Status> {
   const stats = parseReply(statsSchema, await client.request('/api/v1/stats'));
   const policy = (await listPolicies(client)).find(({ active }) => active) ?? null;

@@ -20,7 +20,7 @@ export class NodeErrors {
     return { partial: errors.length > 0, node_errors: errors };
   }
 
-  /** The ids of the nodes, as one text. */
+  /** The ids of the nodes without a response, as one text. */
   get nodes(): string {
     return [...this.#errors.keys()].sort().join(' ');
   }

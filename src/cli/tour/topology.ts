@@ -39,7 +39,7 @@ export type NamespaceCommands = {
   ): ChildProcess;
 };
 
-/** A network namespace that one object owns. */
+/** A network namespace, which exists until `remove` is called. */
 export type Namespace = NamespaceCommands & {
   /** Kills the processes that `start` created, and removes the namespace. */
   remove(): Promise<void>;
@@ -218,7 +218,7 @@ async function endAll(namespace: string): Promise<void> {
     try {
       process.kill(Number(pid), 'SIGKILL');
     } catch {
-      // The process ended before the signal was sent.
+      // Ignore the failure: the process ended before the signal was sent.
     }
   }
 }

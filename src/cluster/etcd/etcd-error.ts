@@ -22,7 +22,7 @@ export type EtcdErrorCode =
   | 'lease_expired'
   /** etcd refused the request for another reason. etcd did not apply it. */
   | 'rejected'
-  /** `close` was called. */
+  /** The client was closed before the request ended. */
   | 'closed';
 
 /**

@@ -31,7 +31,7 @@ const CHANNEL_OPTIONS = {
 
 export type Call = {
   readonly kind: RequestKind;
-  /** The operation in error messages. */
+  /** The name of the operation, for error messages. */
   readonly operation: string;
   readonly metadata: Metadata;
   /** The time at which the call fails, as `Date.now()`. */

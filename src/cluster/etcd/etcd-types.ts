@@ -41,7 +41,7 @@ export type Transaction = {
 };
 
 export type TransactionResult = {
-  /** Whether all conditions held. */
+  /** Whether all conditions of the transaction held, so that etcd executed `apply`. */
   readonly succeeded: boolean;
   /** The revision of etcd after the transaction. */
   readonly revision: bigint;
@@ -86,7 +86,7 @@ export function under(prefix: string): KeyRange {
 export type RangeOptions = Deadline & {
   /** Returns only the keys that were written at this revision or later. */
   readonly writtenSince?: bigint;
-  /** Omits the values. */
+  /** Returns the keys without their values. */
   readonly keysOnly?: boolean;
 };
 

@@ -26,7 +26,7 @@ export class Lease {
   readonly #revoke: (within: Deadline) => Promise<void>;
   readonly #ended = new ReplaySubject<string>(1);
   readonly #timer: NodeJS.Timeout;
-  /** Ends the lease at `#validUntil`. */
+  /** The timer that ends the lease at `#validUntil`. */
   #expiry: NodeJS.Timeout;
   #stream: ClientDuplexStream<LeaseKeepAliveRequest, LeaseKeepAliveResponse> | null = null;
   #isOpening = false;

@@ -4,11 +4,11 @@ import type { Method } from './methods.js';
 
 /** Opens streams at the member of etcd that a client uses. */
 export type Streams = {
-  /** Throws `unavailable` if no member can be reached. */
+  /** Opens a stream. Throws `unavailable` if no member of etcd can be reached. */
   open<Request, Response>(
     method: Method<Request, Response>,
   ): Promise<{ readonly member: EtcdServer; readonly stream: ClientDuplexStream<Request, Response> }>;
-  /** Stops the use of a member after a fault. */
+  /** Stops the use of a member of etcd after one of its requests or watches failed. */
   leave(member: EtcdServer): void;
   /**
    * Calls the listener when the client stops the use of a member. Returns a function that removes the

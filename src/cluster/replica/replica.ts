@@ -56,7 +56,7 @@ const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 
 export type ReplicaEvent =
-  /** The replica equals etcd, and now follows the watch. */
+  /** `replica.caught_up`: the replica equals etcd, and now gets changes from the watch. */
   { readonly type: 'replica.caught_up' } | { readonly type: 'replica.applied'; readonly revision: bigint };
 
 /**

@@ -69,7 +69,7 @@ export class WriteLock {
     replica.live.subscribe((live) => this.#removeLost(live));
   }
 
-  /** All entries, the oldest first. */
+  /** All entries of the write lock, the oldest first. */
   get all(): Observable<readonly LockEntry[]> {
     return this.#replica.live.pipe(map((live) => this.#entriesIn(live)));
   }

@@ -45,7 +45,7 @@ export async function intactValues(
   );
 }
 
-/** Like `intactValues`, for one key. */
+/** Returns the value of a key; null if it is missing or damaged. */
 async function intactValue(
   kv: KvReads,
   key: string,
