@@ -63,7 +63,7 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
   };
 }
 
-/** Returns the hostname patterns for which an address has a grant; null if no datapath is open. */
+/** Returns the hostname patterns for which an address was learned from DNS; null if no datapath is open. */
 export async function grantedFor(
   traffic: Pick<Traffic, 'learned'>,
   address: number,

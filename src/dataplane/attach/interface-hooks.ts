@@ -40,7 +40,9 @@ export class Hooks {
   #tcxSupported: boolean;
   #patterns: readonly string[];
   readonly #policedNames: PolicedNames;
-  /** The recorded names before the last call of `releaseRenamed`; `restoreRenamed` records them again. */
+  /**
+   * The names of policed interfaces before the last `releaseRenamed`; `restoreRenamed` records them again.
+   */
   #beforeRelease: ReadonlyMap<number, string> = new Map();
 
   constructor(

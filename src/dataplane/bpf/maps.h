@@ -125,7 +125,7 @@ struct packet {
 	bool is_nat_reply;  /* only with `is_translated`: the packet is from the side that did not open the connection */
 	bool is_quoted;   /* true in packet buffer 1 if the forward judge (a netfilter program) has read a quoted packet into it */
 	bool sends_translated; /* the ingress hook writes `translated` to the header, and sends the packet directly */
-	bool has_real_flow; /* conntrack and a flow with the address after DNAT show that a TCP packet is of a connection */
+	bool has_real_flow; /* conntrack and a flow with the address after DNAT show that a TCP packet belongs to a connection */
 	struct prefetched prefetched;
 	struct place place;
 	struct way way;

@@ -7,7 +7,7 @@
 
 enum other_kind {
 	OTHER_PREROUTING = 1, /* a function on the netfilter hook prerouting of IPv4 */
-	OTHER_FORWARD = 2, /* `id` is that of the BPF program if `function` is nf_hook_run_bpf, else it has no meaning */
+	OTHER_FORWARD = 2, /* the hook forward; `id` is that of the BPF program if `function` is nf_hook_run_bpf, else it has no meaning */
 	OTHER_POSTROUTING = 3,
 	OTHER_INGRESS = 4, /* a netfilter function on the ingress of a device */
 	OTHER_EGRESS = 5,

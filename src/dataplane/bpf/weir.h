@@ -445,7 +445,7 @@ struct proof_packet {
 	__u8 icmp_code;
 	__u8 reserved;
 	__u32 word;
-	__u32 owner; /* the result of `owner_of` (classify/members.h) */
+	__u32 owner; /* the owner of the source, as `owner_of` returns it (classify/members.h) */
 };
 
 struct proof_request {

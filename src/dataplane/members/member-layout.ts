@@ -15,8 +15,8 @@ export const MEMBER_PROBES = 8;
  */
 export const MEMBER_FIELDS = { spilled: 0, refused: 1, members: 1 } as const;
 /**
- * Offset of the field `incomplete` of `struct member_header`, in 32-bit words. The other fields are as in
- * `grants`.
+ * Offset of the field `incomplete` of `struct member_header`, in 32-bit words. The fields before it are as in
+ * `struct grant_header`.
  */
 export const INCOMPLETE = 5;
 /** Offset of the count of changes, `reserved[0]` of `struct member_header`, in 32-bit words. */

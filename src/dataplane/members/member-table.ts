@@ -78,7 +78,7 @@ export class MemberTable {
     return place === undefined ? (this.#refusedAt(address)?.get(address) ?? 0) : this.#memory.high(place);
   }
 
-  /** The addresses without room, which `count` does not include. */
+  /** The addresses for which the table has no room; `count` does not include them. */
   *refusedAddresses(): Generator<number> {
     for (const refused of this.#refused.values()) yield* refused.keys();
   }

@@ -87,8 +87,8 @@ type FromGrantor = GrantRequest | GrantedRequest | HitsMessage;
 const grantors = new Set<MessagePort>();
 
 /**
- * Serves the grant requests and counts the hits that arrive on a message port, until one end of the port is
- * closed.
+ * Serves the requests to grant addresses, and counts the hits, that arrive on a message port, until one end
+ * of the port is closed.
  */
 function serveGrants(grantor: MessagePort): void {
   grantors.add(grantor);

@@ -311,8 +311,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Returns the texts of the patterns for which an address has a grant; null if the datapath is not open. If
-   * `expiredToo` is true, expired grants that are still stored count too.
+   * Returns the texts of the hostname patterns for which an address has a grant; null if the datapath is not
+   * open. If `expiredToo` is true, expired grants that are still stored count too.
    */
   grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
     return this.#open?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
@@ -337,8 +337,8 @@ export class LocalDatapath {
   }
 
   /**
-   * Removes expired grants, so that the grant table has room for new grants. The policy does not depend on
-   * this: the BPF program checks the expiry of each grant.
+   * Removes expired grants (addresses learned from DNS), so that the grant table has room for new ones. The
+   * policy does not depend on this: the BPF program checks the expiry of each grant.
    */
   sweepGrants(): void {
     const grants = this.#open?.loaded.grants;

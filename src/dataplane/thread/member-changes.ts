@@ -16,7 +16,7 @@ type Loaded = { readonly members: KernelMembers; readonly slots: Slots; readonly
  * changed addresses again. See `Datapath.changeMembers`.
  */
 export class MemberChanges {
-  /** Addresses that are stored, and whose flows were not classified again because of a failure. */
+  /** Changed addresses that are stored in the map `members`, but whose flows a failure left as they were. */
   #unclassified: ReadonlySet<number> = new Set();
 
   constructor(

@@ -43,7 +43,7 @@ export class OpenDatapath {
     return this.#trafficStatistics;
   }
 
-  /** Like `Upgrade.grow`; the traffic statistics then use the larger maps. */
+  /** Replaces the maps by larger ones if needed (`Upgrade.grow`), also for the traffic statistics. */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const hasGrown = this.upgrade.grow(need, switchHooks);
     if (hasGrown) this.#renewTrafficStatistics();

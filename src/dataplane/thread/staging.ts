@@ -47,7 +47,7 @@ export function stageProgram(
   trafficStatistics.stage(placement, generation);
 }
 
-/** Puts the staged policy in force. `before`: see `Slots.flip`. */
+/** Puts the staged policy in force. `before`: the generation that was in force until now (`Slots.flip`). */
 export function flipProgram({ slots, grants, members, trafficStatistics }: Loaded, before = slots.enforced()): Flipped {
   const filled = slots.idleSlot;
   trafficStatistics.expectFlip();

@@ -24,8 +24,8 @@ const ICMP_REPLIES: ReadonlyMap<number, number> = new Map([
 ]);
 
 /**
- * The ends of the packets of one direction, in host byte order. For an ICMP query, both ports are the ICMP
- * identifier, and `icmpType` is the type of the packet.
+ * The addresses and ports of the packets of one direction, in host byte order. For an ICMP query, both ports
+ * are the ICMP identifier, and `icmpType` is the type of the packet.
  */
 export type Tuple = {
   readonly protocol: number;
@@ -65,8 +65,8 @@ export class Conntrack {
   }
 
   /**
-   * Returns the destination after DNAT of a packet with these ends; null if conntrack has no connection for
-   * it.
+   * Returns the destination after DNAT of a packet with these addresses and ports; null if conntrack has no
+   * connection for it.
    */
   destinationOf(wire: Tuple): End | null {
     const found = this.#get(wire);
@@ -104,7 +104,7 @@ export class Conntrack {
   }
 }
 
-/** Returns the ends of a reply to a packet with these ends. */
+/** Returns the addresses and ports of a reply to a packet with these addresses and ports. */
 function replyTo({ protocol, source, destination, icmpType }: Tuple): Tuple {
   return { protocol, source: destination, destination: source, icmpType: ICMP_REPLIES.get(icmpType) ?? icmpType };
 }
@@ -144,7 +144,7 @@ function connectionIn(payload: DataView): Connection | null {
   return original == null || reply == null ? null : { original, reply };
 }
 
-/** Returns the ends in a tuple of conntrack; null if they are not of IPv4. */
+/** Returns the addresses and ports in a tuple of conntrack; null if they are not of IPv4. */
 function tupleIn(tuple: Uint8Array | undefined): Tuple | null {
   if (tuple === undefined) return null;
   const parts = attributesIn(viewOf(tuple), 0);

@@ -28,7 +28,7 @@ export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: P
 /** A datapath that takes over from an earlier one until it puts its first policy in force. See `Upgrade`. */
 type Taking = { readonly awaitsFlip: boolean; readonly loaded: LoadedObject };
 
-/** The NAT rules and the netfilter programs of the node. See `Forwarding`. */
+/** Finds the NAT rules and the netfilter programs of the node. `Forwarding` implements it. */
 type NetfilterHooks = {
   translates(): boolean;
   netfilterPrograms(): readonly number[] | undefined;

@@ -104,7 +104,7 @@ export class Upgrade {
     return this.#current.handover ?? this.#current.loaded.object;
   }
 
-  /** Whether a takeover has not ended: hooks may have programs of an earlier build. */
+  /** Whether a takeover is under way: hooks may have programs of an earlier build. */
   get hasHandover(): boolean {
     return this.#current.handover !== undefined;
   }

@@ -81,9 +81,10 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
 	return find_list_of(image, source, destination, owner);
 }
 
-/* Returns the lowest verdict word of rule block number `block`, without the hostname rules of the block.
- * The bit RULE_BLOCK_NAMED in the result means that the block has hostname rules. If `block` is not below the
- * number of rule blocks, the result is the default verdict word. `keys` is source port << 32 | port-map key.
+/* Returns the lowest verdict word of rule block (part of a rule list) number `block`, without the hostname
+ * rules of the block. The bit RULE_BLOCK_NAMED in the result means that the block has hostname rules. If
+ * `block` is not below the number of rule blocks, the result is the default verdict word. `keys` is source
+ * port << 32 | port-map key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination,
 				       __u64 keys)
@@ -123,9 +124,9 @@ __noinline __u32 rule_block_word(__u32 slot, __u32 place, __u32 destination, __u
 	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
 }
 
-/* Returns the verdict word of the first rule block of a list, or of the second block (or the default) if
- * no rule of the first block matches. The caller must check the result with `is_decided`: hostname rules
- * or later blocks can decide otherwise. For most packets the result is final.
+/* Returns the verdict word of the first rule block (part) of a rule list, or of the second block (or the
+ * default) if no rule of the first block matches. The caller must check the result with `is_decided`:
+ * hostname rules or later blocks can decide otherwise. For most packets the result is final.
  */
 static __always_inline __u32 first_blocks_word(struct image image, __u32 list, __u32 destination, __u64 keys)
 {

@@ -71,7 +71,7 @@ static __always_inline void set_priority(struct __sk_buff *skb, __u32 priority)
 static __always_inline enum outcome pass_unmarked(struct __sk_buff *skb, enum counter_index index)
 {
 	count_packet(index, skb);
-	/* A decapsulated packet from a tunnel still has the priority of the outer packet. */
+	/* Clear the priority of the outer packet, which a decapsulated packet from a tunnel still has. */
 	if ((skb->priority & ~PRIORITY_VARIANTS) == PRIORITY_PASSED)
 		set_priority(skb, 0);
 	return OUTCOME_PASS;

@@ -188,7 +188,7 @@ static __always_inline bool is_fresh(__u32 hop, __u64 now_ns)
 }
 
 /* Layout of the field `hops` of a flow: for each of the two directions an index in `ways` (0: not known), and
- * one time for both.
+ * one time of the lookup for both.
  */
 #define HOP_BITS 11
 #define HOPS_TIME 22

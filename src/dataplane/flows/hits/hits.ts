@@ -95,9 +95,9 @@ export class Hits {
   }
 
   /**
-   * Finds the entries of `hits` for the identities of these rule names; changes nothing. `like` is a list of
-   * the entries of a similar policy. The function first compares the identities of these entries, which is
-   * faster than the index.
+   * Finds the entries of `hits` for the rules and defaults with these names; changes nothing. `like` is a
+   * list of the entries of a similar policy. The function first compares the identities in these entries,
+   * which is faster than the index.
    */
   find(ruleNames: RuleNames, like: Uint32Array = NOTHING): Placement {
     const { identities } = ruleNames;
