@@ -151,7 +151,7 @@ type Own<
 > = {
   readonly part: P;
   readonly need: keyof Needs;
-  /** The texts in the readiness report for those states that both charts have. */
+  /** The texts in the readiness report for the states that the charts of both parts share. */
   readonly details: Readonly<
     Record<
       | 'needed_but_absent'
@@ -166,15 +166,15 @@ type Own<
   >;
   /** The action that stores the activated policy in the context. */
   readonly notePolicy: Note;
-  /** The action that makes the threads of the part decide by the policy in force. */
+  /** The action that makes the threads of the DNS proxy or service plane use the policy in force. */
   readonly use: Use;
   /** Further event types and their actions. They apply in all states, if the configuration has the part. */
   readonly facts: F;
-  /** The type of the event that the part sends when its threads have ended with an error. */
+  /** The type of the event that the DNS proxy or service plane sends when its threads died of an error. */
   readonly died: Died;
-  /** The type of the request with which a reload changes the settings of the part. */
+  /** The type of the request with which a reload changes the settings of the DNS proxy or service plane. */
   readonly change: Change;
-  /** Actors that the chart invokes in all states, if the configuration has the part. */
+  /** Actors that the chart invokes in all states, if the configuration has the DNS proxy or service plane. */
   readonly watching: Watching;
   /**
    * The transitions that the state `deciding` takes when the part has a policy and grants. Their target

@@ -42,11 +42,11 @@ export type PolicyContext = PolicyInput & {
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   /** The newest generation that the cluster has committed; 0 on a single node. */
   readonly committed: number;
-  /** The generation that this node could not follow; 0 if there is none. */
+  /** The committed generation that this node could not put in force; 0 if there is none. */
   readonly unfollowed: number;
-  /** The policy write of another node that waits for its rehearsal on this node. */
+  /** The policy write of another node that waits until this node stages and proves it (rehearsal). */
   readonly proposal: PolicyProposal | null;
-  /** The policy write of another node that this node rehearses now. */
+  /** The policy write of another node that this node now stages and proves (rehearsal). */
   readonly rehearsed: PolicyProposal | null;
   /** Whether this node holds the write lock of the cluster. */
   readonly hasWriteLock: boolean;
@@ -97,7 +97,7 @@ export const policySetup = setup({
     write: writeChart,
     /** Puts a policy of another node in force. */
     follow: followChart,
-    /** Waits until this node may write; the signal ends the wait. */
+    /** Waits until this node holds the write lock of the cluster. The abort signal ends the wait. */
     takeWriteLock: fromPromise<void>(notProvided('takeWriteLock')),
   },
   actions: {

@@ -17,11 +17,11 @@ export type ReloadContext = {
   /** The requests in the order of their arrival. The first request is being executed. */
   readonly queue: readonly Waiting[];
   readonly plan: ReloadPlan | null;
-  /** The parts that have their new settings. */
+  /** The parts of the node, for example the DNS proxy, that already have their new settings. */
   readonly changed: readonly ReloadPart[];
   /** Why the current reload failed; null while it has not failed. */
   readonly failure: Refusal | null;
-  /** Parts that could not apply their former settings again, with the reason. */
+  /** The parts of the node that could not apply their former settings again, each with the reason. */
   readonly unrestored: readonly string[];
 };
 
@@ -32,9 +32,9 @@ const reload = setup({
     read: fromPromise<ReloadPlan, { request: ReloadRequest }>(notProvided('read')),
     /** Checks what can be checked in advance: the interfaces, and the policy of a new policy file. */
     validate: fromPromise<void, { plan: ReloadPlan; request: ReloadRequest }>(notProvided('validate')),
-    /** Gives a part its new settings. If this fails, the part has its former settings. */
+    /** Gives a part of the node its new settings. If this fails, the part has its former settings. */
     apply: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(notProvided('apply')),
-    /** Gives a part its former settings. */
+    /** Gives a part of the node its former settings again. */
     restore: fromPromise<void, { part: ReloadPart; request: ReloadRequest }>(notProvided('restore')),
   },
   actions: {
@@ -60,7 +60,7 @@ const reload = setup({
     noteFailure: assign((_, { failure }: { failure: Refusal }) => ({ failure })),
   },
   guards: {
-    /** Whether the requester of the first request no longer waits. */
+    /** Whether the client that sent the first reload request no longer waits for the response. */
     isGivenUp: () => false,
     isRequested: ({ context }) => context.queue.length > 0,
     isDryRun: ({ context }) => context.queue[0]?.request.dryRun === true,

@@ -20,7 +20,7 @@ export class ProgressClock {
   readonly #waited = waitsOf(descendants(process.pid));
   readonly #stolen = stolenMs();
 
-  /** The time since the start in ms, without waits. */
+  /** The time since the start in ms, without the time in which threads waited for a processor. */
   ms(): number {
     const passed = performance.now() - this.#from;
     return Math.max(passed / LEAST_SHARE, passed - this.waitedMs());

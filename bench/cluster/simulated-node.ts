@@ -83,7 +83,7 @@ export class SimulatedNode {
     this.cluster.vote(proposal, true, null);
   }
 
-  /** Waits until the node follows etcd, and `members` nodes are members. */
+  /** Waits until the node follows etcd and the cluster has `members` members. */
   async takesPart(members: number): Promise<void> {
     for (const until = performance.now() + JOIN_MS; performance.now() < until; await pause(POLL_MS)) {
       const status = await this.cluster.status();

@@ -9,7 +9,7 @@ import { WRITE_STEPS, type WriteStep } from './write-steps.js';
  */
 type MemberFaultKind = 'kill_member' | 'stop_member' | 'cut_client' | 'cut_responses' | 'cut_peer' | 'slow_member';
 type NodeFaultKind = 'kill_node' | 'stop_node';
-/** These faults begin when the target makes the step of a policy write. */
+/** These faults begin when the target node reaches a given step of a policy write. */
 type WriterFaultKind = 'kill_writer_at' | 'stop_writer_at';
 type ClusterFaultKind = 'compact' | 'kill_all_members';
 /**

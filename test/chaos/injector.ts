@@ -14,7 +14,7 @@ const RUN_MS = 20;
 const STOP_MS = 80;
 /** The votes of the members arrive within this time. */
 const VOTES_MS = 300;
-/** A writer waits for a collection for at most this time. */
+/** The longest time for which a writer waits for a garbage collection. */
 const COLLECTION_MS = 1_000;
 const ETCD_PORT = 2379;
 const ALL_MEMBERS: readonly Fault['kind'][] = ['kill_all_members', 'cut_all_responses_at', 'lose_commit_at'];

@@ -102,7 +102,7 @@ export class Workload {
     };
   }
 
-  /** Half of the writes demand that the policy is the one that was read. */
+  /** Writes a new value. Half of the writes succeed only if the policy is still the one that was read. */
   async #write(node: ClusterNode, random: Random): Promise<void> {
     while (!this.#isOver) {
       await pause(random.between(5, 120));

@@ -154,7 +154,7 @@ export class EtcdCluster {
       const revision = Math.max(...status.map(({ Status }) => Status.header.revision));
       await etcdctl('compact', String(revision));
     } catch {
-      // A fault of etcd hinders the compaction.
+      // Ignore the error: etcd cannot be compacted while it has a fault.
     }
   }
 

@@ -116,7 +116,7 @@ export class FailureRig {
         mkdirSync(this.ballast, { recursive: true });
         for (;;) writeFileSync(join(this.ballast, String(this.#ballast++)), Buffer.alloc(size));
       } catch {
-        // The disk is full.
+        // The write failed as expected: the disk is full.
       }
   }
 

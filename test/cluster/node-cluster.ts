@@ -174,7 +174,7 @@ export class ClusterNode {
     return found;
   }
 
-  /** Waits until a check has a state. */
+  /** Waits until the readiness check `name` has this state. */
   async until(name: string, state: string, withinMs = 10_000): Promise<Check> {
     for (const clock = new ProgressClock(); ; await pause(20)) {
       const found = await this.check(name);
@@ -184,7 +184,7 @@ export class ClusterNode {
     }
   }
 
-  /** Waits until a check passes. */
+  /** Waits until the readiness check `name` passes. */
   async passes(name: string, withinMs = 15_000): Promise<void> {
     for (const clock = new ProgressClock(); ; await pause(20)) {
       const found = await this.check(name);

@@ -43,7 +43,7 @@ function weir(
   return { status, out: stdout, err: stderr };
 }
 
-/** Opens the wiretap of all nodes at a node. */
+/** Opens the wiretap at one node. It shows the traffic of all nodes. */
 async function wiretapOfAll(node: ClusterNode) {
   const token = readFileSync(join(node.folder, 'data', 'admin.token'), 'utf8').trim();
   const stream = await fetch(`${node.url}/api/v1/wiretap/stream?scope=cluster`, {

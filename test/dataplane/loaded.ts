@@ -139,7 +139,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
   let occupied = 0;
   /**
-   * Marks `occupied` ways of the only flow set of the table as claimed, so that flows cannot use these ways.
+   * Marks `occupied` ways (places for a flow) of the only flow set as claimed, so that flows cannot use them.
    */
   const occupy = (): void => {
     const lines = new Uint8Array(table.flows.buffer);

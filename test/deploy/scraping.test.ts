@@ -50,7 +50,7 @@ const [container] = spec.containers;
 const alerts = text('deploy/prometheus/alerts.yaml');
 const { scrape_configs: jobs } = yaml('deploy/prometheus/scrape.yaml') as { readonly scrape_configs: readonly Job[] };
 
-/** `metrics.listen` of the manifests on a node with this address. */
+/** Returns the setting `metrics.listen` of the Kubernetes manifests, for a node with this address. */
 function listenOn(address: string): unknown {
   const environment = { NODE_NAME: 'n1', NODE_IP: address, WEIR_DATAPLANE__INTERFACES: 'cali*' };
   return parseConfig(text(`${base}/weir.yaml`), 'weir.yaml', environment).config.metrics.listen;

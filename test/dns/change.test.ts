@@ -63,7 +63,7 @@ describe('a change of the settings of the DNS proxy', () => {
     const changed = change({ listen: [at, free, upstream.at], upstreams: [other.at], deniedResponse: 'refused' });
     await expect(changed).rejects.toMatchObject({ code: 'EADDRINUSE' });
     expect(await lookUp(at, 'a.example.com')).toEqual(answer('a.example.com', FIRST));
-    // The address that the failed change had bound is free again.
+    // The failed change had bound the address `free`, which must be free again.
     await change({ listen: [...options.listen, free] });
     expect(await lookUp(free, 'b.example.com')).toEqual(answer('b.example.com', FIRST));
   });

@@ -61,7 +61,7 @@ export type DnsProxyRig = {
   readonly grantor: FakeGrantReceiver;
   /** The addresses of the resolvers that are alive, recorded at each change. */
   readonly alive: (readonly string[])[];
-  /** Changes some of the options. */
+  /** Changes some options of the running DNS proxy. */
   readonly change: (settings: Partial<DnsOptions>) => Promise<void>;
   /** The counters of refused messages and records, by reason. */
   readonly refused: () => DnsStats['refused'];

@@ -101,7 +101,7 @@ describe('code blocks without commands', () => {
     expect(data.slice(0, -1)).toEqual(['[Service]', 'ReadWritePaths=/srv/weir']);
     const unit = fileAt('deploy/systemd/weir-guard.service').text.replaceAll('/var/lib/weir', '/srv/weir').split('\n');
     const guard = blockAt('docs/boot.md', '[Unit]\nRequiresMountsFor').split('\n');
-    // An empty value clears the list of the unit, to which the next line would add.
+    // Ignore lines with an empty value: they clear a list of the systemd unit, to which the next line adds.
     const set = guard.filter((line) => line !== '' && !line.endsWith('='));
     expect(set.filter((line) => !unit.includes(line))).toEqual([]);
     for (const key of ['ConditionFileNotEmpty', 'ExecStart', 'ExecReload']) expect(guard).toContain(`${key}=`);

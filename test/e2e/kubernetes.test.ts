@@ -83,7 +83,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('a policy with Kubernetes selec
     return (arrived.get(seenAt)?.length ?? 0) > before;
   };
   const running = { phase: 'Running', podIP: ADDRESSES.client, podIPs: [{ ip: ADDRESSES.client }] };
-  /** Returns the pods that the findings of packets to a port name as source. */
+  /** Returns the names of the source pods in the findings about packets to this port. */
   const deniedPods = async (port: number): Promise<string[]> => {
     const { body } = await api('GET', `/api/v1/audit/findings?dst=${ADDRESSES.server}&limit=1000`);
     type Shown = { dst_port: number; src_owner: { namespace: string; name: string } | null };

@@ -42,7 +42,7 @@ test('metrics.listen serves metrics, health and readiness to another machine, an
   const topology = await topologyOf('scraped');
   const node = await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
   const at = (path: string) => `http://${ADDRESSES.nodeLan}:${PORT}${path}`;
-  // The node has no policy, and is not ready.
+  // The listener responds although the node has no policy, and so is not ready.
   await expect.poll(() => statusOf(topology, at('/health')), soon).toBe(200);
   expect(await statusOf(topology, at('/ready'))).toBe(503);
   await node.ready({ except: ['policy_ready'] });

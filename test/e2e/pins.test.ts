@@ -42,7 +42,7 @@ const LOSSES: [string, () => void][] = [
   ['one pin', () => rmSync(join(pinPath, 'maps-1', 'flows'))],
   ['the folder of the maps', () => rmSync(join(pinPath, 'maps-1'), { recursive: true })],
 ];
-// The user of an installed Weir may not write to /sys/fs/bpf.
+// An installed Weir runs as a user that may not write to /sys/fs/bpf.
 if (!isInstalled) LOSSES.push(['every pin', () => rmSync(pinPath, { recursive: true })]);
 test.each(LOSSES)('a node restores its BPF pins within five seconds after the removal of %s', async (_, remove) => {
   expect(pinned).toContain('flows');

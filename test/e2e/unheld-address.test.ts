@@ -44,12 +44,12 @@ test('a node whose api.listen is in use by a process of another user enforces it
   expect(JSON.parse((await refused())[0] ?? '')).toMatchObject({
     host: '127.0.0.1',
     port: 8080,
-    // The user of an installed Weir may not see whose process has the socket.
+    // An installed Weir runs as a user that may not see which process has the socket.
     used_by: [{ uid: 65_534, ...(isInstalled ? {} : { pid: squatter.pid, command: expect.any(String) as string }) }],
   });
   const advice = "; `ss -ltnp 'sport = :8080'` as root shows the process\"";
   expect((await refused())[0]?.includes(advice)).toBe(isInstalled);
-  // The guard and the hooks do not wait for the API.
+  // The node loads the guard and attaches its programs while its API cannot listen.
   await expect
     .poll(async () => (await topology.node.run('nft', 'list', 'chain', 'inet', 'weir', 'guard')).code, {
       timeout: 30_000,

@@ -37,7 +37,7 @@ const AS_UNIT = {
   user: 'weir',
   capabilities: [FIVE, FIVE, FIVE, FIVE, FIVE],
   noNewPrivileges: '1',
-  /** SECCOMP_MODE_FILTER. */
+  /** SECCOMP_MODE_FILTER: a seccomp filter is active. */
   seccomp: '2',
   umask: '0077',
 };

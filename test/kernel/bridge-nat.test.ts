@@ -75,7 +75,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
     function police(more: Partial<DatapathOptions> = {}): void {
       node.open({ interfaces: ['lan0', 'wan0', 'lan1', 'br0'], ...more });
       const { links } = new Pins(bridged.topology.pinPath);
-      // The forward judge runs, so the datapath looks for translated flows.
+      // The forward judge (netfilter program) runs, so the datapath looks for translated flows.
       expect(existsSync(links) && readdirSync(links).some((name) => name.startsWith('forward'))).toBe(true);
     }
 
@@ -176,7 +176,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       translate('post ip saddr 10.77.1.2 udp dport 9 snat to 10.77.1.1');
       police();
       node.enforce(only(['10.77.2.2', 9]));
-      // A port of its own, because conntrack still has the flows of earlier tests.
+      // Use a port that no earlier test used: conntrack still has their flows.
       const sport = 4_020;
       expect((await bridged.send('client', { query: ipv4('query', { sport }) })).server).toEqual(['query']);
       const back = { source: '10.77.1.1', from: 'bridge', sport } as const;

@@ -105,7 +105,7 @@ describe.each<[string, string]>([
     expect((await bridged.send('client', { syn: tcp('syn', TCP.syn) })).server).toEqual(['syn']);
     expect((await bridged.send('server', { both: reply('both', { dport: 80, tcp: 0 }) })).client).toEqual(['both']);
     expect((await bridged.send('client', { data: tcp('data', TCP.ack) })).server).toEqual(['data']);
-    // The pickup period after the first policy ends with the next tick of the kernel's coarse clock.
+    // For a moment after the first policy, TCP packets without SYN may open flows (pickup). Wait for its end.
     let sport = 5_000;
     const strays = async () =>
       (await bridged.send('client', { stray: tcp('stray', TCP.ack, { sport: sport++ }) })).server;
@@ -221,7 +221,7 @@ describe('policed bridge ports', () => {
     sh('ip link set lan0 type bridge_slave hairpin on');
     police();
     enforce(someAllowed());
-    // The bridge learns that the server is behind the port of the client.
+    // Make the bridge learn that the server is behind the port of the client.
     const move = {
       move: ipv4('move', { from: 'server', to: 'all', source: '10.77.2.2', destination: '10.77.255.255' }),
     };

@@ -25,7 +25,7 @@ const { client, server, nodeWan } = ADDRESSES;
 const PORT = 4_000;
 const PUBLIC = 9_000;
 const NETFILTER = '/proc/sys/net/netfilter';
-/** The settings that the node changes, and their usual values. */
+/** The settings of conntrack that the node changes, each with its usual value. */
 const WINDOW_CHECKS = {
   be_liberal: 0,
   ignore_invalid_rst: 0,
@@ -195,7 +195,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
       const [there, back] = await exchange();
       expect(there).toMatchObject({ text: `udp ${server}:${PORT} > ${client}:${PORT}`, byStack: false });
       expect(back).toMatchObject({ text: `udp ${nodeWan}:${PUBLIC} > ${server}:${PORT}`, byStack: false });
-      // `udp` makes datagrams without a checksum, which must stay so.
+      // The datagrams of `udp` have no checksum, and the node must not add one.
       for (const { frame } of [there, back]) expect([frame[40], frame[41]]).toEqual([0, 0]);
       const withSum = await sent('client', {
         ...reply,
@@ -351,7 +351,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
         ...tcp([client, port], [server, PORT], TCP.ack),
         options: { tcpFlags: TCP.ack, payloadBytes: 800 },
       };
-      await pause(1_200); // until the next hop is looked up again
+      await pause(1_200); // Within this time, the datapath looks up the next hop again.
       node.datapath.look();
       node.send('client', large);
       await expect

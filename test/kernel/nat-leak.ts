@@ -267,7 +267,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
     'first attach': async () => {
       this.node.detach();
       this.node.open(this.#options());
-      // Before the attach, nothing is policed. Packets of that time may be under way.
+      // Packets from before the attach pass without a policy. Wait until they have arrived.
       await pause(20);
       await this.leaked();
       await pause(30);

@@ -16,7 +16,7 @@ import { frameOf, NODE_MAC, type SentPacket, textOf } from './nat-frames.js';
 import { Wire } from './wire.js';
 
 const MARK_MASK = 0x00f0_0000;
-/** The chains for NAT alone. */
+/** nftables commands that create only chains for NAT. */
 export const NAT_CHAINS = `add table ip mine
 delete table ip mine
 add table ip mine

@@ -116,7 +116,7 @@ const only = (source: string, ...to: readonly (readonly [string, number])[]): Pr
   );
 const outwards = only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]);
 
-/** Returns the number of forwarded packets that the ingress hook has left to the forward judge. */
+/** Returns how many forwarded packets the ingress hook has left to the forward judge (netfilter program). */
 async function leftToJudge(): Promise<number> {
   const text = await topology.node.must('nft', 'list counter ip mine left');
   return Number(/packets (\d+)/.exec(text)?.[1]);

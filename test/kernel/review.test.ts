@@ -276,7 +276,7 @@ describe('the review of unpoliced interfaces', () => {
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
     const [found] = listLinks().filter(({ name }) => name === 'other1');
     if (found === undefined) throw new Error('other1 is missing');
-    // The kernel may lack support for this type.
+    // The kernel may lack support for this type of interface.
     const links = [
       { ...found, master: 9_000 },
       { ...found, ifindex: 9_000, name: 'blue', kind: 'vrf' },

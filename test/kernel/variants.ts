@@ -36,7 +36,7 @@ export function compileVariants(): Variants {
   };
 }
 
-/** Returns a BPF object of this build whose forward judge the verifier refuses. */
+/** Returns a BPF object of this build whose netfilter program the verifier refuses. */
 export function compileRefusedJudge(): { readonly path: string; remove(): void } {
   const folder = mkdtempSync(join(tmpdir(), PREFIX));
   const path = variantsIn(folder)('refused-judge', 'nat/forward_judge.h', (source) =>

@@ -276,7 +276,7 @@ export class ChurnRig {
     );
   }
 
-  /** Compares explain and the DNS proxy for some addresses. */
+  /** Compares the results of explain and of the DNS proxy with those of kubectl, for some addresses. */
   async #sampleFaults(cluster: PrintedCluster): Promise<readonly string[]> {
     const faults: string[] = [];
     for (let count = 0; count < 6; count++) {

@@ -139,7 +139,7 @@ export class Churn {
     if (free.length > 0) await this.#claim(pod, this.#random.pick(free));
   }
 
-  /** Gives a pod the address of another pod, which ends after it. */
+  /** Gives a pod the address of another pod, and then completes or removes the other pod. */
   async #takeAddress(pod: KnownPod): Promise<void> {
     const others = [...this.#pods.values()].filter((other) => other !== pod && other.address !== null);
     const other = others.length === 0 ? undefined : this.#random.pick(others);

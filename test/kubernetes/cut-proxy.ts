@@ -8,7 +8,7 @@ export class CutProxy {
   readonly #to: number;
   /** New connections break after so many bytes of the server; null for no limit. */
   cutAfter: number | null = null;
-  /** The bytes that all clients have been sent. */
+  /** The number of bytes that were forwarded to all clients. */
   forwarded = 0;
 
   private constructor(to: number) {
@@ -46,7 +46,7 @@ export class CutProxy {
       [server, client],
     ] as const) {
       this.#sockets.add(socket);
-      // A reset would discard bytes that wait for an acknowledgement of earlier ones.
+      // Send at once: a reset would discard bytes that wait for an acknowledgement of earlier bytes.
       socket.setNoDelay(true);
       socket.on('error', () => {});
       socket.on('close', () => {

@@ -198,7 +198,7 @@ describe('watch of an integration', () => {
       'begun 2: bank/pods,shop/pods of 1',
       'begun 3: shop/pods of 1',
     ]);
-    // A feed that begins afterwards takes the place of the feed in force.
+    // A feed that begins later replaces the feed in force.
     refused.clear();
     target({ pods: new Set(['shop', 'bank']) });
     await eventually(() => expect(feeds()).toContain('4 listed bank/pods'));

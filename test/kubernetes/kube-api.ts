@@ -95,7 +95,7 @@ export class KubeApi {
     return this.#api?.pid ?? 0;
   }
 
-  /** The server as a client with a token sees it. */
+  /** Returns the URL and the credentials of the server, for a client with this token. */
   as(token: () => string, url = this.url): ApiServer {
     return { url, credentials: async () => ({ caPem: this.certificate.ca, token: token() }) };
   }

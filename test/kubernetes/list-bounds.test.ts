@@ -8,7 +8,7 @@ const TIMES = { ...REFLECTOR_TIMES, firstBackoffMs: 1, mostBackoffMs: 20 };
 
 const keep = (value: unknown) => ({ uid: (value as ReturnType<typeof podOf>).metadata.uid });
 
-/** Reflects a server whose list never ends. Each page has `objects` objects. */
+/** Starts a reflector of a server whose list never ends. Each page has `objects` objects. */
 async function endless(objects: number, bounds: ListBounds): Promise<Recording<{ readonly uid: string }>> {
   const page = Array.from({ length: objects }, (_, index) => podOf(`p${index}`, 3));
   const server = await ScriptedServer.start((_, response) => sendList(response, 7, page, 'next'));

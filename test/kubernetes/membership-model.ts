@@ -183,7 +183,7 @@ function laterOf(a: Claim | undefined, b: Claim): Claim {
   return a === undefined || isLater(b, a) ? b : a;
 }
 
-/** Whether an older claim of an object can come back. */
+/** Returns whether an object runs, so that an older claim of it can decide again. */
 export function isRunning(object: KubernetesObject | undefined): boolean {
   if (object?.resource !== 'pods') return object !== undefined;
   return object.phase === 'Running' && !object.deleting;
@@ -197,7 +197,7 @@ function isLater(a: Claim, b: Claim): boolean {
   return a.object.uid > b.object.uid;
 }
 
-/** The table "object → claims" of the contract. */
+/** Returns the addresses that an object claims, by the table "object → claims" of the contract. */
 export function claimsOf(object: KubernetesObject | undefined): readonly number[] {
   if (object === undefined || object.resource === 'namespaces') return [];
   if (object.resource === 'nodes') return [...object.internal, ...object.external];

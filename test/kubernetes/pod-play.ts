@@ -182,7 +182,7 @@ async function playEvent(kube: KubeApi, random: Random, names: Map<string, 'runn
       answer = await kube.send('PATCH', path, { metadata: { labels: { app: random.pick(['web', 'db', 'x']) } } });
     else if (kind === 3) answer = await status({ phase: random.pick(['Succeeded', 'Failed']) });
     else {
-      // A pod on a node only gets a deletion time, and goes with the second request.
+      // A pod on a node gets only a deletion time at first. The second request removes it.
       const grace = kind === 4 ? 30 : 0;
       answer = await kube.send('DELETE', path, { gracePeriodSeconds: grace });
       if (grace === 0) names.delete(key);

@@ -44,7 +44,7 @@ export class ScriptedServer {
     return `https://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** The server as the client sees it. */
+  /** The URL and the credentials with which the client reaches the server. */
   get api(): ApiServer {
     return { url: this.url, credentials: async () => ({ caPem: certificate().ca, token: this.token }) };
   }

@@ -10,7 +10,7 @@ import { namespace, node, pod, scope } from './sample.js';
 
 const NAMES = ['prod', 'test'];
 
-/** Memberships and the store that their changes give. */
+/** Memberships, and the store as it is after the changes that they report. */
 class Stored {
   readonly changes = new ObjectChanges();
   readonly memberships = new Memberships({

@@ -98,7 +98,7 @@ test('`change` gives all service-plane threads new settings, also at the next `o
   await expect(plane.change({ ...settings, upstreamCa: other })).rejects.toThrow(fault);
   writeFileSync(other, rootPem);
   await plane.change({ ...settings, upstreamCa: other });
-  // Without the former file, only a thread with the new setting has no fault.
+  // Remove the former file. Then only a thread with the new setting reads its file without a fault.
   rmSync(upstreamCa);
   await new Promise((resolve) => setTimeout(resolve, 1_300));
   expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });

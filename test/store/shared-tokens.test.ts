@@ -113,7 +113,7 @@ describe('the tokens of a cluster', () => {
 
   it('a node with a full disk refuses a token that another node revoked, and stores the revocation when the disk has space', async () => {
     const { a, b, token, record } = await issuedWithFakeTimers();
-    // Make the write of the new file fail: a folder has its path.
+    // Make the write of the new file fail: a folder is at its path.
     const draft = join(b.dataDir, 'token.revocations.new');
     mkdirSync(draft);
     await a.authority.revoke(record.id);

@@ -113,7 +113,7 @@ describe('the token authority', () => {
       const { authority: tokens, dataDir, open } = await authority();
       const { token, record } = await tokens.issue({ subject: 'ci', role: 'admin', expiresInMs: null });
       const other = await tokens.issue({ subject: 'cd', role: 'admin', expiresInMs: null });
-      // Make the write of the new file fail: a folder has its path.
+      // Make the write of the new file fail: a folder is at its path.
       const draft = join(dataDir, 'token.revocations.new');
       mkdirSync(draft);
       for (let attempt = 0; attempt < 2; attempt++)

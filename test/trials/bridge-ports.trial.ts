@@ -227,7 +227,7 @@ describe.each(
           through: kinds.filter(crosses).toSorted(),
         });
       }
-      // The node still answers packets to its own address.
+      // After the attack, the node must still answer a ping to its own address.
       for (const space of [topology.client, topology.node, topology.server])
         await space.must('ip', 'neigh', 'flush', 'all');
       expect((await topology.client.run('ping', '-n', '-c', '1', '-W', '1', ADDRESSES.nodeLan)).code).toBe(0);

@@ -57,7 +57,7 @@ const addressesOf = (server: Server): string[] =>
   Object.values(SITES).flatMap((site) => (site.server === server ? [site.address] : []));
 const namesOf = (server: Server): string[] => Object.keys(SITES).filter((name) => SITES[name]?.server === server);
 
-/** `rootPem` is the certificate of the root that signed those of the servers. */
+/** `rootPem`: the root CA certificate, which signed the certificates of all servers. */
 export type Internet = { readonly rootPem: string };
 
 /**

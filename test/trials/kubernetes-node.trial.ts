@@ -259,9 +259,9 @@ describe('a running node in a large cluster', () => {
   });
 });
 
-/** Returns the processor times between two readings, the longest first. */
 const sumOf = (times: readonly (readonly [string, number])[]): number => times.reduce((sum, [, ms]) => sum + ms, 0);
 
+/** Returns the processor time that each thread used between two readings, the longest first. */
 function difference(before: ReadonlyMap<string, number>, after: ReadonlyMap<string, number>): [string, number][] {
   return [...after].map(([id, ms]): [string, number] => [id, ms - (before.get(id) ?? 0)]).sort((a, b) => b[1] - a[1]);
 }

@@ -6,7 +6,7 @@ const read = (path: string): string => readFileSync(new URL(path, root), 'utf8')
 /** A text that a document tells its reader to use: an example file, or a block of YAML or JSON on a page. */
 export type Recipe = { readonly id: string; readonly text: string };
 
-/** The pages whose blocks a reader copies. */
+/** The pages of the documentation whose blocks a reader copies. */
 const PAGES = ['README.md', 'docs/policy.md', 'docs/names.md', 'docs/inspection.md'];
 const BLOCK = /```(?:yaml|json)\n([\s\S]*?)```/g;
 /** `docs/policy.md` repeats the example files; `npm run docs` keeps them equal. */

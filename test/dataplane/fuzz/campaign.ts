@@ -32,8 +32,8 @@ export type Result = {
 export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
-  // The flow table has one flow set. Two usable ways test evictions; eight usable ways test claims of free
-  // ways.
+  // The flow table has one flow set of eight ways (places for a flow). Two usable ways test evictions, and
+  // eight test the claim of a free way.
   const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
     Comparison,
     Comparison,

@@ -34,7 +34,7 @@ export class Comparison {
   #inForce: 0 | 1 = 1;
   packets = 0;
 
-  /** `flowCapacity` is the number of usable ways in the only flow set of the flow table: 1 to 8. */
+  /** `flowCapacity`: the number of usable ways (places for a flow) in the only set of the table, 1 to 8. */
   constructor(scene: Scene, flowCapacity: number) {
     this.#kernel = loadForTest({
       flowCapacity: 4,

@@ -35,7 +35,7 @@ const FLAGS = [
   TCP.rst,
   TCP.rst | TCP.ack,
 ];
-/** Sequence and acknowledgment numbers: few, so that some of the resets fit. */
+/** Few sequence and acknowledgment numbers, so that some of the RST packets have an expected number. */
 const NUMBERS = [0, 1, 2, 3, 3, 3, 4, 0x1_0003, 0xffff_ffff];
 const ETHER_TYPES = [0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x0004, 0x05ff, 0x8864, 0x8847, 0x0801];
 const UNITS = [0, 0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 63, 64, 8180, 8189, 8191];

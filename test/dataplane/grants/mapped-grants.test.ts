@@ -18,7 +18,7 @@ const withName = compile(
 );
 
 let folder: string;
-/** Files in place of the BPF maps. */
+/** The descriptors of files that the test maps in place of the BPF maps. */
 let maps: { grants: number; patterns: number };
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'mapped-grants-'));

@@ -4,7 +4,7 @@ import { answerOf, open } from './http2-request.js';
 import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 
 const STREAMS = 100;
-/** More than the window of a stream. */
+/** A body that is larger than the flow-control window of an HTTP/2 stream. */
 const BODY = Buffer.alloc(300_000);
 /**
  * The window of a connection, and for each stream what the service plane buffers before it pauses the stream.
