@@ -96,7 +96,7 @@ describe('dataplane actor', () => {
     expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
   });
 
-  test('the dataplane actor keeps the program of an earlier process in force if the proof of a newly written policy fails', async () => {
+  test('the dataplane actor keeps the policy of an earlier process in force if a newly written policy fails its proof (a test run in the kernel)', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     datapath.on.prove = () => {
@@ -153,7 +153,7 @@ describe('dataplane actor', () => {
     expect(system.readiness().checks[0]?.state).toBe('backing_off');
   });
 
-  test('the dataplane actor puts the fallback policy in force only after the proof of the fallback policy has passed', async () => {
+  test('the dataplane actor puts the fallback policy in force only after the proof (a test run in the kernel) of this policy has passed', async () => {
     const datapath = fakeDatapath();
     datapath.on.prove = () => {
       throw new ProofFailed({ packet: PING, expected: verdictWord(0, 'deny', false), found: 0 });

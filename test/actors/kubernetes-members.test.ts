@@ -301,7 +301,7 @@ describe('the members of selectors in a running node', () => {
     }
   });
 
-  it('the node stops watching the Kubernetes selectors of a dry run some time after the dry run, but keeps those of a write that is not finished', async () => {
+  it('the node stops watching the Kubernetes objects for a dry run some time after it, and watches those for a write until the write ends', async () => {
     const { system, datapath, source, send } = await started({ releaseMs: 20 });
     await send({ replaces: changeOf([]) });
     await system.policies.write(write(POLICY, { dryRun: true }));

@@ -286,7 +286,7 @@ describe('policy write', () => {
     ['POST', `/api/v1/policies/${RECORD.id}/activate`, undefined, 'written'],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined, 'deleted'],
   ] as const)(
-    'a policy write of %s %s in a cluster returns Weir-Revision and Weir-Nodes',
+    'a policy write of %s %s in a cluster returns the headers Weir-Revision and Weir-Nodes',
     async (method, path, body, kind) => {
       const asked = async (cluster: CommitInCluster | undefined) => {
         const outcome = { generation: 9, warnings: [], ...(cluster === undefined ? {} : { cluster }) };
@@ -414,7 +414,7 @@ test('a policy write gets 503 while the bodies of concurrent policy writes excee
   expect((await third).statusCode).toBe(200);
 });
 
-test('dry runs of readonly tokens take at most half of the total size of policy bodies', async () => {
+test('dry runs with readonly tokens may use at most half of the memory that is allowed for policy bodies', async () => {
   const node = fakeManagement();
   node.answer.policyWrite = () => new Promise<PolicyOutcome>(() => {});
   const { ask } = await rig({ limits: { policyBytesInFlight: 40 } }, node);

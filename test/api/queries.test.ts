@@ -112,7 +112,7 @@ describe('query parameters', () => {
     },
   );
 
-  test('query parameters that are numbers are read as decimal digits, and boolean query parameters may have no value', async () => {
+  test('a numeric query parameter must consist of decimal digits, and a boolean query parameter may have no value', async () => {
     const { ask, node } = await rig();
     expect((await ask('DELETE', '/api/v1/flows?min_bytes=10&foreign')).statusCode).toBe(200);
     expect(node.changes).toMatchObject([{ call: 'traffic.cutFlows', with: { minBytes: 10, foreign: true } }]);

@@ -387,16 +387,19 @@ describe('an API that closes', () => {
       { tls: { cert: CERTIFICATE, key: KEY } },
       (port: number) => connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false }),
     ],
-  ])('a closing API does not wait for a connection of %s on which no request was sent', async (_, options, open) => {
-    const { api } = await rig(options);
-    const socket = open(await listening(api));
-    socket.on('error', () => {});
-    await new Promise((resolve) => socket.once('encrypted' in socket ? 'secureConnect' : 'connect', resolve));
-    await expect.poll(() => count(api)).toBe(1);
-    const clock = new ProgressClock();
-    await api.close();
-    expect(clock.ms()).toBeLessThan(2_000);
-  });
+  ])(
+    'the shutdown of the API does not wait for a connection of %s on which no request was sent',
+    async (_, options, open) => {
+      const { api } = await rig(options);
+      const socket = open(await listening(api));
+      socket.on('error', () => {});
+      await new Promise((resolve) => socket.once('encrypted' in socket ? 'secureConnect' : 'connect', resolve));
+      await expect.poll(() => count(api)).toBe(1);
+      const clock = new ProgressClock();
+      await api.close();
+      expect(clock.ms()).toBeLessThan(2_000);
+    },
+  );
 });
 
 function count(api: Awaited<ReturnType<typeof rig>>['api']): Promise<number> {

@@ -6,7 +6,7 @@ import type { Message } from '#bus/bus-messages.js';
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-test('`ask` resolves each of two concurrent requests with the response that has the id of that request', async () => {
+test('a request over the message bus (`ask`) resolves with the response that has its id, also beside a concurrent request', async () => {
   const bus = createBus<Message>();
   bus.messages.subscribe((message) => {
     if (message.type !== 'program.flip_requested') return;
@@ -28,7 +28,7 @@ test('`ask` resolves each of two concurrent requests with the response that has 
   expect(vi.getTimerCount()).toBe(0);
 });
 
-test('`ask` resolves with a refusal if no response arrives within the timeout', async () => {
+test('a request over the message bus (`ask`) resolves with a refusal if no response arrives within the timeout', async () => {
   const answer = ask(createBus<Message>(), 'program.unstage', { generation: 2 }, 1_000);
   await vi.advanceTimersByTimeAsync(1_000);
   expect(await answer).toEqual({

@@ -23,7 +23,7 @@ function faultyAt({ at }: Fault, faults: readonly Fault[], targets: readonly str
 }
 
 describe('faultSchedule', () => {
-  test('`faultSchedule` (random faults for a test) returns the same faults for the same seed, and other faults for another seed', () => {
+  test('`faultSchedule` (the random faults of a test run) returns the same faults for the same seed, and other faults for another seed', () => {
     expect(scheduleOf(7)).toEqual(scheduleOf(7));
     expect(scheduleOf(7)).not.toEqual(scheduleOf(8));
   });

@@ -72,7 +72,7 @@ describe('checkHistory, linearizable histories', () => {
       'a read whose outcome is unknown, with any value',
       [{ ...read('a', 'v9', [0, FOREVER]), outcome: 'unknown' }, read('b', INITIAL, [2, 3])],
     ],
-  ])('`checkHistory` accepts %s', (_, history) => {
+  ])('the linearizability check `checkHistory` accepts %s', (_, history) => {
     expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
   });
 });
@@ -140,11 +140,11 @@ describe('checkHistory, other histories', () => {
       0,
       [write('a', 'v1', [0, 5], { expected: 'v2' }), write('b', 'v2', [0, 6], { expected: 'v1' })],
     ],
-  ])('`checkHistory` rejects %s', (_, blamed, history) => {
+  ])('the linearizability check `checkHistory` rejects %s', (_, blamed, history) => {
     expect(checkHistory(history, INITIAL)).toMatchObject({ linearizable: false, operation: history[blamed] });
   });
 
-  test('`checkHistory` names the longest prefix that can be linearised when it rejects a stale read', () => {
+  test('the linearizability check `checkHistory` names the longest prefix that can be linearised when it rejects a stale read', () => {
     const history = [
       ...[write('a', 'v1', [0, 1]), write('a', 'v2', [2, 3], { expected: 'v1' }), read('a', 'v2', [4, 5])],
       ...[write('a', 'v3', [6, 7.0006]), read('b', 'v2', [8, 9]), read('b', 'v3', [10, 11])],
@@ -168,7 +168,7 @@ describe('checkHistory, invalid histories', () => {
     ['a time is missing', [write('a', 'v1', [Number.NaN, 1])], /wrong times/],
     ['a successful operation does not return', [read('a', 'v1', [0, FOREVER])], /wrong times/],
     ['an unknown operation returns', [write('a', 'v1', [0, 1], { outcome: 'unknown' })], /wrong times/],
-  ])('`checkHistory` throws a RangeError if %s', (_, history, message) => {
+  ])('the linearizability check `checkHistory` throws a RangeError if %s', (_, history, message) => {
     expect(() => checkHistory(history, INITIAL)).toThrow(message);
     expect(() => checkHistory(history, INITIAL)).toThrow(RangeError);
   });
@@ -212,7 +212,7 @@ function arbitraryHistory(random: Random): Operation[] {
   });
 }
 
-test('`checkHistory` gives 4,000 short random histories the same verdict as a search through all possible orders of the operations', () => {
+test('the linearizability check `checkHistory` gives 4,000 short random histories the same verdict as a search through all possible orders of the operations', () => {
   const seed = seedOf(31_007);
   const counts = { good: 0, bad: 0 };
   for (let number = 0; number < 4_000; number++) {
@@ -244,7 +244,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
     return { number, random, history: simulatedHistory(random, shape) };
   });
 
-  test('`checkHistory` accepts random histories of a correct register', () => {
+  test('the linearizability check `checkHistory` accepts random histories of a correct register', () => {
     for (const { number, history } of rounds)
       expect({ seed, number, verdict: checkHistory(history, INITIAL) }).toEqual({
         seed,
@@ -253,7 +253,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
       });
   });
 
-  test('`checkHistory` rejects a random history in which one read is changed to an older value', () => {
+  test('the linearizability check `checkHistory` rejects a random history in which one read is changed to an older value', () => {
     for (const { number, random, history } of rounds) {
       const stale = withStaleRead(random, history);
       const verdict = checkHistory(stale, INITIAL);
@@ -261,7 +261,7 @@ describe.each(SHAPES)('checkHistory with $processes processes and a share of $wr
     }
   });
 
-  test('`checkHistory` rejects a history without an acknowledged write at or before the first operation that saw the written value', () => {
+  test('the linearizability check `checkHistory` rejects a history without an acknowledged write at or before the first operation that saw the written value', () => {
     for (const { number, random, history } of rounds) {
       const ok = history.filter(({ outcome }) => outcome === 'ok');
       const observersOf = ({ value }: Operation): Operation[] =>
@@ -305,18 +305,18 @@ describe('checkHistory, 20,000 operations', () => {
     expect((user + system) / 1_000).toBeLessThan(5_000);
   });
 
-  test('`checkHistory` accepts a linearizable history of 20,000 operations within 5 s of CPU time', () => {
+  test('the linearizability check `checkHistory` accepts a linearizable history of 20,000 operations within 5 s of CPU time', () => {
     expect(history).toHaveLength(20_000);
     expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
   });
 
-  test('`checkHistory` rejects a history of 20,000 operations whose last read is stale within 5 s of CPU time', () => {
+  test('the linearizability check `checkHistory` rejects a history of 20,000 operations whose last read is stale within 5 s of CPU time', () => {
     const replaced = history.find((each) => each.kind === 'write' && each.outcome === 'ok');
     const stale = read('late', replaced?.value ?? '', [end + 1, end + 2]);
     expect(checkHistory([...history, stale], INITIAL)).toMatchObject({ linearizable: false, operation: stale });
   });
 
-  test('`checkHistory` decides a history of 20,000 operations within 5 s of CPU time, even if one operation lasts for half of the history', () => {
+  test('the linearizability check `checkHistory` decides a history of 20,000 operations within 5 s of CPU time, even if one operation lasts for half of the history', () => {
     const slow = [write('slow', 'v-slow', [end / 4, (end * 3) / 4]), read('slow', 'v-slow', [end, end + 1])];
     const late = write('later', 'v-later', [end, FOREVER]);
     expect(checkHistory([...history, ...slow.slice(0, 1), late], INITIAL)).toEqual({ linearizable: true });

@@ -11,7 +11,7 @@ const commits = [
 const tick = (from: number, allowed: number) => ({ node: 'n1', from, to: from + 1, allowed });
 
 describe('checkProbes', () => {
-  test('`checkProbes` accepts the verdicts of no policy, then of the old policy, then of the new policy', () => {
+  test('`checkProbes` accepts probe packets with the verdicts of no policy, then of the old policy, then of the new policy', () => {
     const ticks = [
       tick(500, 0),
       tick(1_100, 0),
@@ -30,7 +30,7 @@ describe('checkProbes', () => {
     });
   });
 
-  test('`checkProbes` accepts a change of the policy between two probes of one round', () => {
+  test('`checkProbes` accepts a change of the policy between two probe packets of one round', () => {
     // Port 1 has the verdict of the old policy, and port 2 that of the new policy.
     expect(checkProbes([tick(1_500, OLD), tick(2_100, 0b111), tick(2_120, NEW)], commits, []).thirds).toEqual([]);
   });
@@ -56,7 +56,7 @@ describe('checkProbes', () => {
     ]);
   });
 
-  test('`checkProbes` rejects the old policy on a node that has acknowledged the new policy', () => {
+  test('`checkProbes` rejects a verdict of the old policy on a node that has acknowledged the new policy', () => {
     const ticks = [tick(2_100, OLD), tick(2_600, OLD)];
     expect(checkProbes(ticks, commits, []).thirds).toEqual([]);
     expect(checkProbes(ticks, commits, [{ at: 2_500, position: 2 }]).thirds).toMatchObject([

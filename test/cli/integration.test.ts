@@ -318,7 +318,7 @@ describe('weir policy members', () => {
 
   const network = { cidr: '10.244.7.0/24', integration: 'prod', kind: 'node', namespace: null, name: 'n7' };
 
-  test('`weir policy members` reads all pages of a group of the active policy, up to the limit', async () => {
+  test('`weir policy members` prints the members of a source group from all pages, up to the limit', async () => {
     const pages = [
       { status: 200, body: { items: [{ ...record, id: 'p-0', active: false }, record] } },
       { status: 200, body: { items: [member('10.244.1.1')], networks: [network], total: 3, next: '10.244.1.1' } },

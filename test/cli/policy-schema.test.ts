@@ -32,7 +32,7 @@ describe('weir policy schema', () => {
     expect(validate(document)).toBe(false);
   });
 
-  it('`weir policy schema` prints only the schema of the form that --form names, and prints YAML with --output yaml', async () => {
+  it('`weir policy schema` prints only the schema of the policy form that --form names, and prints YAML with --output yaml', async () => {
     const { out } = await run(['policy', 'schema', '--form', 'envelope', '--output', 'yaml']);
     const envelope = new Ajv2020({ strict: true, allowUnionTypes: true }).compile(parse(out) as object);
     expect([envelope({ mode: 'audit', policy: {} }), envelope({})]).toEqual([true, false]);

@@ -195,7 +195,7 @@ describe('weir policy apply', () => {
   const written = { ...record, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
-  it('`weir policy apply` writes an envelope to the policy with the name in the envelope, and prints the line number of each warning', async () => {
+  it('`weir policy apply` writes an envelope (policy with name and mode) to the stored policy of that name, and prints the line of each warning', async () => {
     const { url, asked } = await serverThatAnswers(ok(written, headers));
     const file = fileWith('mode: enforce\nname: office\npolicy:\n  source_groups:\n    - id: lan\n');
     expect(await run(['policy', 'apply', '--replace', '-f', file, '--server', url], TOKEN)).toEqual({

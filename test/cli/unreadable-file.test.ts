@@ -29,21 +29,24 @@ describe('obstacleTo', () => {
     ['the primary group may read', 0o640, 0, 901],
     ['a further group may read', 0o640, 0, 902],
     ['the owner may read', 0o400, 901, 0],
-  ])('`obstacleTo` returns null if %s the file', (_, mode, uid, gid) => {
-    expect(obstacleTo(file(openFolder(), mode, uid, gid), USER)).toBeNull();
-  });
+  ])(
+    '`obstacleTo` (the path that prevents a user from reading a file) returns null if %s the file',
+    (_, mode, uid, gid) => {
+      expect(obstacleTo(file(openFolder(), mode, uid, gid), USER)).toBeNull();
+    },
+  );
 
   it.each([
     ['only another owner may read', 0o600, 0, 0],
     ['only another group may read', 0o640, 0, OTHER],
     ['others may read, but the group of the user may not', 0o604, 0, 901],
     ['others may read, but the user, who is the owner, may not', 0o044, 901, 0],
-  ])('`obstacleTo` returns the file if %s', (_, mode, uid, gid) => {
+  ])('`obstacleTo` (the path that prevents a user from reading a file) returns the file if %s', (_, mode, uid, gid) => {
     const path = file(openFolder(), mode, uid, gid);
     expect(shown(obstacleTo(path, USER))).toEqual({ path, lacks: 'read' });
   });
 
-  it('`obstacleTo` returns the first parent folder that the user may not enter', () => {
+  it('`obstacleTo` (the path that prevents a user from reading a file) returns the first parent folder that the user may not enter', () => {
     const folder = openFolder();
     mkdirSync(join(folder, 'closed/open'), { recursive: true });
     chmodSync(join(folder, 'closed'), 0o744);

@@ -122,7 +122,7 @@ admin-file-1  admin    admin     30 s ago  never    -
       'the server sent an unexpected response; is it a Weir node?',
     ],
   ];
-  it.each(failures)('`weir token list` %s', async (_, answer, sentence) => {
+  it.each(failures)('for each kind of failed response, `weir token list` %s', async (_, answer, sentence) => {
     const { url } = await serverThatAnswers(answer);
     expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
       code: 1,

@@ -46,7 +46,7 @@ describe('a policy write in a cluster of three nodes', () => {
     }
   });
 
-  test('a write that changes, adds or removes one source group is rehearsed by each of three nodes', async () => {
+  test('a write that changes, adds or removes one source group is tried by each of three nodes before its commit', async () => {
     await put(nodeAt(0), '10.0.1.1');
     const { body } = await nodeAt(0).request('GET', '/api/v1/policies');
     const [record] = (body as { readonly items: readonly { readonly id: string }[] }).items;

@@ -72,7 +72,7 @@ describe('reads and writes', () => {
     expect(range.revision).toBe(revision);
   });
 
-  test('an etcd transaction applies `apply` if all conditions of `when` hold, and `otherwise` if one condition does not hold', async () => {
+  test('an etcd transaction does the operations in `apply` if all conditions in `when` hold, and those in `otherwise` if one does not hold', async () => {
     const first = await client.transact(
       {
         when: [{ key: '/weir/txn', modRevision: 0n }],
@@ -265,7 +265,7 @@ describe('leases', () => {
     expect(await codeOf(write(put('/weir/leased', 'x', lease.id)))).toBe('lease_expired');
   });
 
-  test('an etcd lease that another client revoked ends with a reason', async () => {
+  test('an etcd lease that another client revoked ends for its holder with a reason', async () => {
     const lease = await client.lease(2, SOON);
     const reason = new Promise((resolve) => lease.ended.subscribe(resolve));
     cluster.etcdctl('lease', 'revoke', lease.id.toString(16));

@@ -29,13 +29,13 @@ function clusterOver(kv: KvStore, prefix: string, seal: Seal | null): Cluster {
   return cluster;
 }
 
-test('a node with an integration cannot create a cluster without a sealing key', async () => {
+test('a node with a Kubernetes integration cannot create a cluster without a sealing key', async () => {
   const kv = createMemoryStore();
   await createIntegrationStore(kv).put(INTEGRATION, 'ops');
   await expect(clusterOver(kv, '/weir/a', null).init(false)).rejects.toMatchObject({ code: 'seal_key_missing' });
 });
 
-test('a node that creates a cluster shares the token of its integration encrypted, and nodes with the sealing key can read the token', async () => {
+test('a node that creates a cluster shares the token of its Kubernetes integration encrypted, and nodes with the sealing key can read it', async () => {
   const kv = createMemoryStore();
   await createIntegrationStore(kv).put(INTEGRATION, 'ops');
   const cluster = clusterOver(kv, '/weir/b', SEAL);
@@ -59,7 +59,7 @@ test('a node that creates a cluster shares the token of its integration encrypte
   await expect(cluster.init(false)).rejects.toMatchObject({ code: 'revision_conflict' });
 });
 
-test('a node with an integration of its own refuses to follow a cluster', async () => {
+test('a node with a Kubernetes integration of its own refuses to follow a cluster', async () => {
   await clusterOver(createMemoryStore(), '/weir/c', null).init(false);
   const kv = createMemoryStore();
   await createIntegrationStore(kv).put(INTEGRATION, 'ops');

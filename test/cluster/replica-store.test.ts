@@ -35,7 +35,7 @@ describeKvStore('replica store whose changes are all in memory', async () => {
   });
 });
 
-test('a replica store on a full disk returns changes from memory, and stores them when the disk has space', async () => {
+test('a replica (local copy of the cluster keys) on a full disk returns changes from memory, and stores them when the disk has space', async () => {
   const { disk, memory, kv } = fillable();
   await memory.batch([put('a', '1'), put('b', '1'), put('d', '1')], { sync: true });
   const faults: (string | null)[] = [];

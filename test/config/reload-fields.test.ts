@@ -199,7 +199,7 @@ describe('the running configuration', () => {
     ]);
   });
 
-  test('the running configuration stays unchanged if the file has errors, or if a file that was read is not committed', () => {
+  test('the running configuration stays unchanged if the file has errors, or if a file that was read is not put into use', () => {
     const running = started(BASE);
     const before = running.config;
     write({ ...BASE, log: { level: 'loud' } });

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { withJoinedSignal } from '#contracts/joined-signal.js';
 
 describe('joined signal', () => {
-  it.each([0, 1])('a joined signal aborts with the reason of source %i, and leaves no listener', async (index) => {
+  it.each([0, 1])('a joined AbortSignal aborts with the reason of source %i, and leaves no listener', async (index) => {
     const sources = [new AbortController(), new AbortController()];
     const signals = sources.map(({ signal }) => signal);
     const seen = await withJoinedSignal(signals, async (joined) => {
@@ -15,7 +15,7 @@ describe('joined signal', () => {
     expect(signals.flatMap((signal) => getEventListeners(signal, 'abort'))).toEqual([]);
   });
 
-  it('a joined signal is aborted from the start if one of its sources is aborted', async () => {
+  it('a joined AbortSignal is aborted from the start if one of its sources is aborted', async () => {
     const seen = await withJoinedSignal([new AbortController().signal, AbortSignal.abort('early')], async (joined) => [
       joined.aborted,
       joined.reason,

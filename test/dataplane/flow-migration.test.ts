@@ -84,7 +84,7 @@ test.each([
   ['is new in the new datapath', false, [2n, 1n], [3n, 1n]],
   ['exists in the new datapath', true, [4n, 2n], [5n, 2n]],
 ])(
-  'the packet counts of a migrated flow are right if a flush comes between the reads of counters and statistics, and the flow %s',
+  'the packet counts of a migrated flow are right if a flush of counters comes between the reads of counters and statistics, and the flow %s',
   (_, exists, first, second) => {
     establish(before);
     if (exists) establish(after);
@@ -122,7 +122,7 @@ test('migrated flows count towards the flow limit of their source', () => {
   expect(establish(after, from(601, 0x0a05_0505))).toBe(true);
 });
 
-test('a flow that was migrated while its flush bit was set can be flushed in the new datapath', () => {
+test('a flow that was migrated while its counters were being flushed can be flushed in the new datapath', () => {
   before.runPacket(web);
   read(migration.flow);
   const FOLDING = 128;

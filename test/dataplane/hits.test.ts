@@ -148,7 +148,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('hit counters count every packet for the deciding rule, over random policies, packets, swaps and cut flows', async () => {
+  test('hit counters count every packet for the deciding rule, for random policies, packets, policy changes and removed flows', async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
@@ -206,7 +206,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('hits of the service plane and the DNS proxy count for the rule in the message (by rank or name), with and without a policy record', () => {
+  test('hits that the service plane or DNS proxy reports count for the rule in the message (by rank or name), with and without a policy record', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -223,7 +223,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     }
   });
 
-  test('hits of the service plane and the DNS proxy add packets to a hit counter but no bytes, and keep the later last hit', () => {
+  test('hits that the service plane or DNS proxy reports add packets to a hit counter but no bytes, and keep the later time of the last hit', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
@@ -234,7 +234,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('hits of the service plane and the DNS proxy count for the policy that decided, even if it is staged or no longer in force', () => {
+  test('hits that the service plane or DNS proxy reports count for the policy that decided, even if it is staged or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
@@ -251,7 +251,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('hits of the service plane and the DNS proxy are discarded if the hit counter of the rule now belongs to another rule', () => {
+  test('hits that the service plane or DNS proxy reports are discarded if the hit counter of the rule now belongs to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
@@ -321,7 +321,7 @@ describe('a process that takes over pinned BPF maps', () => {
   });
 });
 
-test('`Hits.find` returns the same hit entries without a hint, with the entries of a similar policy as a hint, and with a partly wrong hint', () => {
+test('`Hits.find` returns the same hit counters without a hint, with those of a similar policy as a hint, and with a partly wrong hint', () => {
   kernel = loadForTest({ hitCapacity: 65_536 });
   const hits = new Hits({ hits: kernel.object.mapFd('hits'), rankHits: kernel.object.mapFd('rank_hits') });
   try {

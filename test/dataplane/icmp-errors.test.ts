@@ -50,7 +50,7 @@ describe('ICMP errors about packets of an allowed flow', () => {
     expect(kernel.counted().icmp_related).toBe(ERRORS.length);
   });
 
-  test('ICMP errors of all types about an established TCP flow pass and change neither the state nor the time of the flow', () => {
+  test('ICMP errors of all types about an established TCP flow pass, and change neither the state of the flow nor the time of its last packet', () => {
     for (const tcpFlags of [TCP.syn, TCP.ack]) kernel.runPacket(tcp, { tcpFlags });
     kernel.runPacket(back(tcp), { tcpFlags: TCP.syn | TCP.ack });
     const before = kernel.records();

@@ -83,7 +83,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(owned).toBeGreaterThan(10_000);
   });
 
-  test('the proof of a staged program (a compiled policy) fails if the lists of two sets of source groups are exchanged', () => {
+  test('the proof of a staged program (a compiled policy) fails if the rule lists of two sets of source groups are exchanged', () => {
     const pods = (app: string, port: string) =>
       group([], [rule({ protocol: IPPROTO.tcp, ports: [port] })], { id: app, selectors: [selector(app)] });
     const judged = policy([pods('web', '443'), pods('db', '5432')]);

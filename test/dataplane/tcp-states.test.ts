@@ -104,7 +104,7 @@ describe('the flow of a TCP connection', () => {
       'tcp_syn_received',
       [client(SYN), server(SYN | ACK), server(ACK)],
     ],
-  ])('the flow of a TCP connection %s, in the state %s', (_, state, steps) => {
+  ])('the flow of a TCP connection %s, and then has the state %s', (_, state, steps) => {
     passAll(steps);
     expect(flow()).toMatchObject([{ state, source: CLIENT, foreign: false }]);
     const confirmed = kernel.flowsIn('flows').length === 1;

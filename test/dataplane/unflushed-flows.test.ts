@@ -51,7 +51,7 @@ test('the rule of a flow is stored by the next sweep, not by the first packet, w
   expect(recordsOf()).toMatchObject([{ hit: 1, packets: [1n, 0n] }]);
 });
 
-test('the list of flows returns the same values of a flow before and after its first flush', () => {
+test('the list of flows returns the same values of a flow before and after the first flush of its counters', () => {
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
@@ -82,7 +82,7 @@ test('the first packet of a flow stores the rule and the exact opening time whil
   expect([flow?.hit !== 0, (flow?.openedNs ?? 0n) % (1n << BigInt(OPENED_SHIFT)) === 0n]).toEqual([true, false]);
 });
 
-test('packets that are not flushed yet count for the rule that allowed them, even after another policy is in force', () => {
+test('packets whose counters are not flushed yet count for the rule that allowed them, even after another policy is in force', () => {
   activate('first', 'second');
   kernel.runPacket(dns);
   activate('between');

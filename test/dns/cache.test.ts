@@ -125,7 +125,7 @@ describe('answer cache', () => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('the answer cache uses an answer no longer than the maximum duration of a grant', async () => {
+  test('the answer cache uses an answer no longer than the maximum duration of a DNS grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });

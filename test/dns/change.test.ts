@@ -20,7 +20,7 @@ async function changing(given: Partial<DnsOptions> = {}) {
 }
 
 describe('a change of the settings of the DNS proxy', () => {
-  test('after a change of upstreams, the DNS proxy sends new queries to the new upstream, and queries in progress get the former answer', async () => {
+  test('after a change of upstreams, the DNS proxy sends new queries to the new upstream, and queries in progress get the answer of the former', async () => {
     const { at, upstream, change, proxy } = await changing();
     const other = await FakeUpstream.start(alwaysAt(SECOND));
     const waiting: ReceivedQuery[] = [];

@@ -118,7 +118,7 @@ beforeEach(async () => {
 const ADDED = { interfaces: ['lan0', 'wan0', 'guest0'] };
 
 describe('a reload', () => {
-  test('a reload polices an added interface and releases a removed interface, and no packet of the other interfaces is lost', async () => {
+  test('a configuration reload polices an added interface and releases a removed interface, and no packet of the other interfaces is lost', async () => {
     const flow = rig.topology.client.start(process.execPath, [
       program('tour-traffic'),
       ...['connect-udp', ADDRESSES.server, '443', '--every', '5', '--timeout', '400'],
@@ -146,7 +146,7 @@ describe('a reload', () => {
     expect(lines.split('\n').filter((line) => line.startsWith('silent'))).toEqual([]);
   });
 
-  test('a reload with a wrong interface name that would leave an interface unpoliced is refused', async () => {
+  test('a configuration reload with a wrong interface name that would leave an interface unpoliced is refused', async () => {
     await write({ dataplane: ADDED });
     expect(await hangUp()).toMatchObject({ result: 'applied', by: 'SIGHUP', applied: ['/dataplane/interfaces'] });
     await write({ dataplane: { interfaces: ['lan0', 'wan0', 'guest7'] } });
@@ -174,7 +174,7 @@ describe('a reload', () => {
     expect(warned.length).toBeGreaterThan(0);
   });
 
-  test('a reload changes the upstreams of the DNS proxy while DNS lookups run, and no lookup fails', async () => {
+  test('a configuration reload changes the upstreams of the DNS proxy while DNS lookups run, and no lookup fails', async () => {
     const names = Array.from({ length: 1_500 }, (_, index) => `n${index}.example.com`);
     const file = join(rig.node.folder, 'names');
     await writeFile(file, `${names.join('\n')}\n`);
@@ -195,7 +195,7 @@ describe('a reload', () => {
     expect(stdout.match(/\t10\.77\.2\.2$/gm)).toHaveLength(names.length);
   });
 
-  test('a reload makes the DNS proxy listen on an added address, and stop listening on a removed address', async () => {
+  test('a configuration reload makes the DNS proxy listen on an added address, and stop listening on a removed address', async () => {
     await write({ dns: { listen: [`${ADDRESSES.nodeLan}:53`, `${ADDRESSES.nodeWan}:54`] } });
     expect((await reload()).status).toBe(200);
     const asked = async (...words: string[]) => (await dig(rig, ADDRESSES.nodeWan, '-p', '54', ...words)).status;
@@ -238,7 +238,7 @@ describe('a reload', () => {
       'tun9 is not an Ethernet',
     ],
   ])(
-    'a reload that a part of the node cannot apply, because of %s, restores every part',
+    'a configuration reload that a part of the node cannot apply, because of %s, restores every part',
     async (_, sections, reason) => {
       await write({ dataplane: ADDED, log: { level: 'debug' }, ...sections });
       const failed = await reload();
@@ -252,7 +252,7 @@ describe('a reload', () => {
     },
   );
 
-  test('a reload with --dry-run shows the changes and changes nothing', async () => {
+  test('a configuration reload with --dry-run shows the changes and changes nothing', async () => {
     const before = await last();
     await write({ dataplane: { ...ADDED, mark_mask: '0x0f000000' }, log: { level: 'debug' } });
     const { status, stdout } = await cli('config', 'reload', '--dry-run');
@@ -263,7 +263,7 @@ describe('a reload', () => {
     expect([await last(), await guarded()]).toEqual([before, ['lan0', 'wan0']]);
   });
 
-  test('each reload reports a changed field that needs a restart, and applies the other fields', async () => {
+  test('each configuration reload reports a changed field that needs a restart, and applies the other fields', async () => {
     await write({ dataplane: { forwarding: 'stack' }, log: { level: 'debug' } });
     expect((await reload()).body).toMatchObject({ applied: ['/log/level'], needs_restart: ['/dataplane/forwarding'] });
     await eventually(async () => expect(await rig.node.log()).toContain('"level":20'), soon);
@@ -274,7 +274,7 @@ describe('a reload', () => {
     );
   });
 
-  test('a reload puts the policy of a new policy file in force, and changes nothing if the policy file has errors', async () => {
+  test('a configuration reload puts the policy of a new policy file in force, and changes nothing if the policy file has errors', async () => {
     const file = join(rig.node.folder, 'policy.yaml');
     await writeFile(file, 'default_policy: perhaps\nsource_groups: []\n');
     await write({ policy: { file }, dataplane: ADDED });

@@ -90,7 +90,7 @@ async function restartUnderTraffic(signal: 'SIGTERM' | 'SIGKILL') {
 }
 
 describe.each(['SIGTERM', 'SIGKILL'] as const)('restart after %s with a service manager', (signal) => {
-  test('with stored sockets, a restart loses no DNS lookup and no new inspected connection, and passes no connection uninspected', async () => {
+  test('with listening sockets in the service manager, a restart loses no DNS lookup and no inspected connection, and passes none uninspected', async () => {
     const seen = await restartUnderTraffic(signal);
     // A query that the killed process had already received gets no answer, and a real client would repeat it.
     const answerable =
@@ -199,7 +199,7 @@ test('another user cannot take the API port while the service does not run, and 
   await rig.node.ready();
 });
 
-test('without stored sockets, DNS lookups are dropped while no process listens', async () => {
+test('without listening sockets in the service manager, DNS lookups are dropped while no process listens', async () => {
   await rig.node.end('SIGTERM');
   manager.forget();
   expect((await dig(rig, ELSEWHERE, '+time=1', 'api.example.com')).status).toBe('none');

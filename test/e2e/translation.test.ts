@@ -42,7 +42,7 @@ async function converse(from: 'client' | 'server', to: string, port: number, sou
   await expect.poll(ask).toBe('pong 1');
 }
 
-test('the list of flows shows the source after SNAT beside the original client, by which the policy decides', async () => {
+test('the list of flows shows the source address after SNAT beside the original client address, by which the policy decides', async () => {
   await converse('client', ADDRESSES.server, SERVER_PORT, 40_000);
   const [titles, ...rows] = (await cli('flows', '--src', ADDRESSES.client)).trim().split('\n');
   expect(titles).toMatch(/TRANSLATION$/);

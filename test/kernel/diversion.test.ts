@@ -55,7 +55,7 @@ describe('`diversionStands` and `makeDiversion`', () => {
     ['the rule matches packets without the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
     ['the rule ignores the default route', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
   ])(
-    '`diversionStands` returns false if %s, and `makeDiversion` repairs the routing of diverted packets',
+    '`diversionStands` returns false if %s, and `makeDiversion` repairs the routing of redirected packets',
     (_, commands) => {
       ip('addr add 192.0.2.1/32 dev lo');
       try {

@@ -71,9 +71,12 @@ test.each([
     'ip rule add fwmark 1 table 9; ip rule del fwmark 1',
     { links: false, guard: false, thirdPartyHooks: true },
   ],
-] as const)('the kernel notifies the node of %s (the guard is the table weir)', (_, command, notifications) => {
-  expect(heard(command)).toEqual({ ...notifications, readable: true });
-});
+] as const)(
+  'the kernel notifies the node of %s (the guard is the nftables table weir)',
+  (_, command, notifications) => {
+    expect(heard(command)).toEqual({ ...notifications, readable: true });
+  },
+);
 
 test('a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the same name', () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';

@@ -168,7 +168,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
     }
   });
 
-  test('the FIN of a directly forwarded connection with NAT and later packets take the network stack, so that conntrack sees the end', async () => {
+  test('the FIN of a directly forwarded connection with NAT and later packets go through the network stack, so that conntrack sees the end', async () => {
     const outside = await connected();
     const ack = tcp([client, port], [server, PORT], TCP.ack);
     expect(await sent('client', ack)).toMatchObject({ byStack: false });
@@ -312,7 +312,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
     }
   });
 
-  test('a masqueraded flow whose route has changed takes the network stack, which masquerades it at the new interface', async () => {
+  test('a masqueraded flow whose route has changed goes through the network stack, which masquerades it at the new interface', async () => {
     await connected();
     const { node: space } = node.topology;
     await space.must('ip', 'link', 'add', 'wan1', 'type', 'veth', 'peer', 'name', 'far1');
@@ -343,7 +343,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('direct forwarding with NAT r
     }
   });
 
-  test('a packet that is larger than the MTU of the next link takes the network stack, although its flow with NAT is sent directly', async () => {
+  test('a packet that is larger than the MTU of the next link goes through the network stack, although its flow with NAT is sent directly', async () => {
     await connected();
     await node.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '600');
     try {
@@ -415,7 +415,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('a download through masquerad
   });
 
   test.each(['on', 'off'])(
-    'a download through masquerade arrives complete with checksum offload %s, and takes the network stack only at first',
+    'a download through masquerade arrives complete with checksum offload %s, and goes through the network stack only at first',
     async (offload) => {
       for (const host of [topology.client, topology.server]) await host.must('ethtool', '-K', 'eth0', 'tx', offload);
       const serving = topology.server.start(process.execPath, ['-e', SERVE]);

@@ -137,17 +137,20 @@ test.each([
     'echo 1 > /proc/sys/net/ipv4/ip_forward_update_priority',
     'net.ipv4.ip_forward_update_priority is 0',
   ],
-])('with forwarding: auto, %s makes packets take the network stack until its removal', (_, come, go, expected) => {
-  expect(reason()).toBe(ALONE);
-  sh(come);
-  try {
-    expect(reason()).toContain(expected);
-    expect(reason()).toMatch(/^stack: /);
-  } finally {
-    sh(go);
-  }
-  expect(reason()).toBe(ALONE);
-});
+])(
+  'with forwarding: auto, %s makes packets go through the network stack until its removal',
+  (_, come, go, expected) => {
+    expect(reason()).toBe(ALONE);
+    sh(come);
+    try {
+      expect(reason()).toContain(expected);
+      expect(reason()).toMatch(/^stack: /);
+    } finally {
+      sh(go);
+    }
+    expect(reason()).toBe(ALONE);
+  },
+);
 
 test.each([
   ['an ip rule that matches addresses', 'ip rule add from 10.77.1.0/24 table 77 pref 100', 'ip rule del pref 100'],

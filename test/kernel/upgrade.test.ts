@@ -181,7 +181,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('the datapath of a build that did not pin its layouts is not taken over, and continues to enforce its policy', async () => {
+test('the datapath of a build that did not pin its struct layouts is not taken over, and continues to enforce its policy', async () => {
   node.start().attach();
   node.putInForce(small, 1);
   node.datapath().close();

@@ -58,9 +58,12 @@ describe('claims of Kubernetes objects to addresses', () => {
     ['internal addresses of a node', node('n', { internal: addresses }), true],
     ['external addresses of a node', node('n', { external: addresses }), true],
     ['no address of the pod networks of a node', node('n', { podNetworks: [{ address: X, length: 31 }] }), false],
-  ])('a Kubernetes object claims %s', (_, object, isClaimed) => {
-    expect([claims(object), claims(object, Y)]).toEqual([isClaimed, isClaimed]);
-  });
+  ])(
+    'a Kubernetes object claims the addresses that it can own, and no others: it claims %s',
+    (_, object, isClaimed) => {
+      expect([claims(object), claims(object, Y)]).toEqual([isClaimed, isClaimed]);
+    },
+  );
 });
 
 describe('the owner of an address', () => {

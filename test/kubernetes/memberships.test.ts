@@ -230,7 +230,7 @@ describe('the numbers of sets', () => {
     return memberships.drainChanges();
   };
 
-  test('`Memberships.former` omits the last address of a selector set without addresses if other selectors are named since then', () => {
+  test('`Memberships.former` omits the last address of an unused selector set if the policies name other selectors since then', () => {
     const memberships = start([web]);
     const batch = labelled(1);
     const both = [web, batch];

@@ -127,10 +127,13 @@ describe('status of an integration', () => {
     [tokenUntil(NOW), ['token_expired']],
     ['an.opaque.token', []],
     [`e30.${Buffer.from('{"exp":1e300}').toString('base64url')}.x`, []],
-  ])('the status of an integration has a warning one day before a stored token expires: %s', async (token, codes) => {
-    const { status } = requests({ facts: async () => ({ ...FACTS, warnings: [] }) }, [stored('prod', token)]);
-    expect(await status('prod')).toMatchObject({ warnings: codes.map((code) => ({ code })) });
-  });
+  ])(
+    'the status of a Kubernetes integration has a warning one day before a stored token expires: %s',
+    async (token, codes) => {
+      const { status } = requests({ facts: async () => ({ ...FACTS, warnings: [] }) }, [stored('prod', token)]);
+      expect(await status('prod')).toMatchObject({ warnings: codes.map((code) => ({ code })) });
+    },
+  );
 
   it('the status of a Kubernetes integration is refused if the Kubernetes thread fails, or if the node does not watch Kubernetes', async () => {
     const facts = () => Promise.reject(new Error('the thread died'));

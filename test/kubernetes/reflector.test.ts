@@ -287,7 +287,7 @@ describe('reflector', () => {
     ['holds back the end of a line', (response) => sendSlowly(response, lineOf('MODIFIED', podOf('a', 8)))],
   ];
   it.each(endings.flatMap(([end, answer]) => missing.map(([change, after]) => [end, change, answer, after] as const)))(
-    'a reflector takes a change from a list, and reports silence, if a watch %s while the server %s',
+    'a Kubernetes reflector takes a change from a list, and reports silence, if a watch %s while the server %s',
     async (_end, _change, answer, after) => {
       let isChanged = false;
       let isMended = false;
@@ -386,7 +386,7 @@ describe('reflector', () => {
       (response: { write: (text: string) => void }) => response.write('{"kind":'),
       /^the server sent no complete response in 0.1 s$/,
     ],
-  ] as const)('a reflector reports a server that sends %s as silent', async (_name, times, send, reason) => {
+  ] as const)('a Kubernetes reflector reports a server that sends %s as silent', async (_name, times, send, reason) => {
     const server = await ScriptedServer.start((_, response) => void send(response));
     expect((await record(server, times).untilPhase('silent')).reason).toMatch(reason);
   });

@@ -28,7 +28,7 @@ const denied = (hostname: string) => ({
   lostDenied: 0,
 });
 
-test('`Observer` gives each new thread all owners before its first event, and gives the running thread the changes of owners', async () => {
+test('`Observer` gives each new thread all Kubernetes owners of addresses before its first event, and the running thread each change', async () => {
   const dataDir = await mkdtemp(join(tmpdir(), 'weir-observer-'));
   let owner = 'first';
   const observer = new Observer(

@@ -45,7 +45,7 @@ const frame = (to: Frame['to'], text: string, messages = 1, lost: Partial<Frame[
 });
 
 describe('a wiretap reader', () => {
-  test('a wiretap reader receives first the replay and then the live frames of its channel, in order', () => {
+  test('a wiretap reader receives first the replay and then the live messages that match its filter, in order', () => {
     const sink = new FakeSink();
     const reader = readers.open(sink);
     readers.frame(frame({ channel: 1 }, 'before it subscribed'));

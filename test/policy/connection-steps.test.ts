@@ -64,7 +64,7 @@ const verdictOf = (steps: readonly Step[], of: TlsFacts): string => {
 };
 
 describe('`StepFinder.stepsOf` for a connection', () => {
-  test('`StepFinder.stepsOf` returns for a connection a first step with the verdict and the audit mode of the reference evaluator', () => {
+  test('the first decision step that `StepFinder.stepsOf` returns for a connection has the verdict and audit mode of the reference evaluator', () => {
     const random = new Random(seedOf(6_001));
     for (let round = 0; round < 60; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5 });
@@ -82,7 +82,7 @@ describe('`StepFinder.stepsOf` for a connection', () => {
     }
   });
 
-  test('`StepFinder.stepsOf` reads only the compiled program, and agrees with the reference evaluator, if no rule has TLS or a hostname', () => {
+  test('`StepFinder.stepsOf` reads only the compiled program, and agrees with the reference evaluator, if no rule has TLS matchers or a hostname', () => {
     const random = new Random(seedOf(6_002));
     for (let round = 0; round < 40; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });
@@ -100,7 +100,7 @@ describe('`StepFinder.stepsOf` for a connection', () => {
     }
   });
 
-  test('`StepFinder.stepsOf` returns a deny rule with a hostname and omits an allow rule with a hostname while the grants are unknown', () => {
+  test('`StepFinder.stepsOf` returns deny rules with a hostname, and omits allow rules with a hostname, while the grants are unknown', () => {
     const hostname = { kind: 'exact', labels: ['api', 'test'], text: 'api.test' } as const;
     const named = (action: 'allow' | 'deny') =>
       finderOf(policy([group(['0.0.0.0/0'], [rule({ id: 'named', action, hostname }), rule({ id: 'rest' })])]));

@@ -267,10 +267,13 @@ describe('`lint`', () => {
     ['allow', { dns_hostname: '*', dst_ports: [443] }, false],
     ['allow', { dst_ips: ['192.0.2.7'], dst_ports: [443] }, false],
     ['deny', { dns_hostname: 'a.test', dst_ports: [443] }, false],
-  ])('`lint` warns about the %s rule by name on port 443 without tls.sni in %j: %s', (action, match, isFound) => {
-    const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('name_without_sni'));
-    expect(found).toEqual(isFound ? ['name_without_sni /0/match/dns_hostname'] : []);
-  });
+  ])(
+    '`lint` warns about a rule by hostname on port 443 without tls.sni: %s rule with the match %j (expected: %s)',
+    (action, match, isFound) => {
+      const found = ruleLines([rule(action, match)]).filter((line) => line.startsWith('name_without_sni'));
+      expect(found).toEqual(isFound ? ['name_without_sni /0/match/dns_hostname'] : []);
+    },
+  );
 
   describe('QUIC beside a deny rule with TLS matchers', () => {
     const video = rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['video.test'] } });

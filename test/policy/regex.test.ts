@@ -58,9 +58,12 @@ describe('`compileRegex` and `anchorsOf`', () => {
     ['^[|(]$', true, true],
     ['(^a)(b$)', false, false],
     ['^[]|)]$', true, true],
-  ])('`anchorsOf` %s reports whether an anchor is at the start (%s) and the end (%s)', (source, start, end) => {
-    expect(anchorsOf(source)).toEqual({ start, end });
-  });
+  ])(
+    '`anchorsOf` reports for the expression %s whether it has an anchor at the start (%s) and at the end (%s)',
+    (source, start, end) => {
+      expect(anchorsOf(source)).toEqual({ start, end });
+    },
+  );
 });
 
 describe('`validatePolicy` with the size limits of compiled regular expressions', () => {

@@ -93,7 +93,7 @@ describe('rule names', () => {
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
-  test('rule names have distinct hit identities for distinct names, for equal concatenations, and for equal names in other policy records', () => {
+  test('rule names have distinct hit identities for distinct names, for names with equal concatenations, and for other policy records', () => {
     const pairs = [
       ['a', 'bc'],
       ['ab', 'c'],

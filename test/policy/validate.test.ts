@@ -808,7 +808,7 @@ describe('`validatePolicy` of a document', () => {
     ]);
   });
 
-  it('`validatePolicy` rejects the key __proto__ in every object with free keys', () => {
+  it('`validatePolicy` rejects the key __proto__ in every object whose keys the user chooses', () => {
     const maps = JSON.stringify(
       intercept({ query: { key_values_exact: 0, key_values_regex: 0 }, headers: { exact: 0, regex: 0 } }),
     );

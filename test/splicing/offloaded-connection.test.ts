@@ -29,12 +29,15 @@ test.each([
     false,
   ],
   ['returns true if the pair was reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
-] as const)('`isPast` with idleMs 60,000 and endedMs 10,000 %s', (_, there, back, expected) => {
-  expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
-  expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
-});
+] as const)(
+  'the time-out check `isPast` of an offloaded connection, with 60 s for idle and 10 s for ended connections, %s',
+  (_, there, back, expected) => {
+    expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
+    expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);
+  },
+);
 
-test('`isPast` returns false after 10 s without packets and true after 66 s, across a wrap of the 32-bit tick counter', () => {
+test('the time-out check `isPast` returns false after 10 s without packets and true after 66 s, across a wrap of the 32-bit tick counter', () => {
   const before = seen(TICKS - 5 * SECOND);
   expect(isPast(before, before, nsOf(TICKS + 5 * SECOND), TIMES)).toBe(false);
   expect(isPast(before, before, nsOf(TICKS + 61 * SECOND), TIMES)).toBe(true);

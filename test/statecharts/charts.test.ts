@@ -32,11 +32,11 @@ for (const [name, walks] of Object.entries(WALKS)) {
       expect(snapshots.filter(({ status }) => status === 'error').map(({ value }) => value)).toEqual([]);
     });
 
-    test(`the ${name} chart reaches exactly the states of the stored snapshot`, () => {
+    test(`the ${name} chart reaches exactly the states that the snapshot file of this test lists`, () => {
       expect(leavesIn(snapshots)).toMatchSnapshot();
     });
 
-    test(`the ${name} chart ignores public events only in the states of the stored snapshot`, () => {
+    test(`the ${name} chart ignores public events only in the states that the snapshot file of this test lists`, () => {
       const events = walks[0]?.events ?? [];
       const regions = [...new Set(snapshots.flatMap(({ value }) => leavesOf(value)))].every((leaf) =>
         leaf.includes('.'),

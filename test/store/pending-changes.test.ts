@@ -82,7 +82,7 @@ describe('a policy change that must be confirmed', () => {
     expect(body && Buffer.from(body).toString()).toBe('{"n":1}');
   });
 
-  test('the revert of an unconfirmed policy change creates a new revision, and uses the reserved generation', async () => {
+  test('the revert of an unconfirmed policy change creates a new revision, and uses the generation that was reserved for the revert', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));
@@ -99,7 +99,7 @@ describe('a policy change that must be confirmed', () => {
     expect(policies.reverted).toBeNull();
   });
 
-  test('a confirmed policy change stays in force, with a generation above the reserved generation', async () => {
+  test('a confirmed policy change stays in force, with a generation above the one that was reserved for its revert', async () => {
     const { policies, change } = await changed();
     await policies.settle(end(change, 'complete'));
     expect(await stateOf(policies)).toEqual([4, '{"n":2}', 2, 4, '{"n":2}']);

@@ -104,7 +104,7 @@ describe('the policy store', () => {
     expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
   });
 
-  it('the policy store has no active policy after it is deactivated, disabled or removed, and still reports that one was active', async () => {
+  it('the policy store has no active policy after it is deactivated, disabled or removed, and still reports that a policy was active before', async () => {
     for (const change of [
       { deactivate: 'a' },
       { put: storedPolicy({ id: 'a', revision: 2, mode: 'disabled', active: false }, '{}') },

@@ -50,7 +50,7 @@ test.each([
   ['another policy', 'gets epoch 0', false, 0x5_0000_0011n, 0x11n],
   ['another policy', 'keeps epoch 0 if no policy classified the flow', false, 0n, 0n],
   ['the same policy', 'keeps its epoch and verdict word', true, 0x5_0000_0011n, 0x5_0000_0011n],
-])('a flow that is migrated to a datapath with %s %s', (_, __, sameProgram, before, after) => {
+])('a flow that is migrated to a datapath with %s: the flow %s', (_, __, sameProgram, before, after) => {
   const layout: StructLayout = { size: 16, fields: { 'key.low_port': field(0, 2), judgement: field(8, 8) } };
   const source = new DataView(new ArrayBuffer(16));
   source.setUint16(0, 53, true);

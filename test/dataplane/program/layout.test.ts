@@ -62,7 +62,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
     }
   });
 
-  test('the program image gives the cache line of a port map, computed from a line of the destination tree, within four lines', () => {
+  test('the program image predicts the cache line of a port map from the last line of a search for the destination, with an error below four lines', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({

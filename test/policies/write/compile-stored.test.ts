@@ -58,7 +58,7 @@ describe('the write of one group at another node', () => {
     ['adds a group', 'ccc', group('ccc', 81), policy(group('a', 80), group('bb', 80), group('ccc', 81))],
     ['removes a group', 'bb', null, policy(group('a', 80))],
   ])(
-    'a write of one group compiles at another node to the same policy as the whole text if it %s',
+    'a write of one source group gives another node the same compiled policy as the whole policy text, if the write %s',
     async (_, id, body, after) => {
       const ports = await portsOf();
       await ports.policies.commit({ put: first, generation: 1 });

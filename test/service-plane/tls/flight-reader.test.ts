@@ -79,16 +79,19 @@ describe('FlightReader and the first flight (TLS handshake messages) of a real s
   it.each([
     ['a ticket', 0],
     ['a session id', constants.SSL_OP_NO_TICKET],
-  ])('`FlightReader` returns `hidden` for a flight that resumes a session by %s', async (_, secureOptions) => {
-    const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
-    const { flight, session } = await recordFlight(options, tls12);
-    expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
-    if (session === undefined) throw new Error('no session was given');
-    const resumed = await recordFlight(options, { ...tls12, session });
-    expect(factsOf(resumed.flight)).toEqual(byResumption);
-  });
+  ])(
+    '`FlightReader` returns `hidden` for a server flight (TLS handshake messages) that resumes a session by %s',
+    async (_, secureOptions) => {
+      const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
+      const { flight, session } = await recordFlight(options, tls12);
+      expect(factsOf(flight)).toEqual(chainOf(ec.der, root.der));
+      if (session === undefined) throw new Error('no session was given');
+      const resumed = await recordFlight(options, { ...tls12, session });
+      expect(factsOf(resumed.flight)).toEqual(byResumption);
+    },
+  );
 
-  it('`FlightReader` returns the certificate chain for every split of the flight into two chunks, and stores all bytes of the flight', async () => {
+  it('`FlightReader` returns the certificate chain for every split of a server flight (TLS messages) in two, and stores all bytes of the flight', async () => {
     const { flight } = await recordFlight(serving, tls12);
     for (let at = 0; at <= flight.length; at++) {
       const reader = new FlightReader();
@@ -226,7 +229,7 @@ describe('FlightReader and a flight that the test has built', () => {
     ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
   ];
   it.each(rows)(
-    '`FlightReader` returns the certificates, `hidden` with a reason, or a fault for a flight %s',
+    '`FlightReader` returns the certificates, `hidden` with a reason, or a fault for a server flight (TLS handshake messages) %s',
     (_, bytes, facts) => {
       expect(factsOf(bytes)).toEqual(facts);
     },
