@@ -266,7 +266,7 @@ function guard(
     if (access === 'public') return;
     // A query from another node must concern only this node, because this node must not query further nodes.
     if (listener === 'peers' && (request.query as { readonly scope?: unknown }).scope === 'cluster')
-      throw new ApiError('invalid_query', '?scope: a node asks other nodes only for their own part');
+      throw new ApiError('invalid_query', '?scope: the peer listener returns only the data of this node');
     request.caller = await identify(request);
     checkRole(request.caller, access, isDryRun(request));
     if (policyBody) budget.reserve(request, reply);

@@ -185,7 +185,7 @@ export class Cluster {
       self: self.id,
       client: peerClient,
       members: async () => {
-        if (!replica.isConnected) throw new EtcdError('unavailable', 'this node does not follow etcd');
+        if (!replica.isConnected) throw new EtcdError('unavailable', 'this node does not receive the changes of etcd');
         return membership.list();
       },
       registered: () => registeredNodes(kv),
@@ -339,7 +339,10 @@ export class Cluster {
    */
   async takeWriteLock(signal: AbortSignal): Promise<void> {
     if (!this.#replica.isConnected)
-      throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
+      throw new StoreError(
+        'store_unavailable',
+        'this node does not receive the changes of etcd, see the check policy_replication',
+      );
     await this.#writeLock.take(await this.#membership.leaseWithin(JOIN_MS), signal);
   }
 

@@ -91,7 +91,10 @@ export class Commits implements SharedCommits {
   async settle(plan: PolicyPlan, { change, because }: ChangeEnd): Promise<void> {
     const timer = this.#keys.change(change);
     if (!this.#replica.isConnected)
-      throw new StoreError('store_unavailable', 'this node does not follow etcd, see the check policy_replication');
+      throw new StoreError(
+        'store_unavailable',
+        'this node does not receive the changes of etcd, see the check policy_replication',
+      );
     const when: Condition[] = [...this.#unchanged(plan)];
     if (because !== 'asked') {
       const fence = this.#election.fence;

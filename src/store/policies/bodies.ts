@@ -132,7 +132,9 @@ export async function inflated(value: Uint8Array): Promise<Uint8Array> {
   try {
     return value.length <= SMALL_BYTES ? gunzipSync(value, options) : await decompress(value, options);
   } catch (cause) {
-    throw new StoreError('store_damaged', 'read a body: it cannot be decompressed', { cause });
+    throw new StoreError('store_damaged', 'read the text of a policy: the stored value cannot be decompressed', {
+      cause,
+    });
   }
 }
 
@@ -202,7 +204,8 @@ function put(key: string, value: Uint8Array = new Uint8Array(0)): KvOperation {
 }
 
 function present(value: Uint8Array | null, sha256: string): Uint8Array {
-  if (value === null) throw new StoreError('store_damaged', `read a body: ${sha256} is missing`);
+  if (value === null)
+    throw new StoreError('store_damaged', `read the text of a policy: the value with the hash ${sha256} is missing`);
   return value;
 }
 

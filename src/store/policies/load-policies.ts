@@ -55,7 +55,10 @@ export async function loadPolicies(
 
   if (head === null) {
     if (copy === null)
-      throw new StoreError('store_damaged', 'the store has no valid head, and there is no last-good copy');
+      throw new StoreError(
+        'store_damaged',
+        'the store does not contain which policy is active, and there is no last-good copy',
+      );
     const repaired = await restored(copy);
     onFinding({
       code: 'head_damaged',

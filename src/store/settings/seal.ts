@@ -64,9 +64,13 @@ export function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>):
         decipher.setAuthTag(bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES));
         return Buffer.concat([decipher.update(bytes.subarray(NONCE_BYTES + TAG_BYTES)), decipher.final()]);
       } catch (cause) {
-        throw new StoreError('seal_broken', `unseal ${about}: the value was sealed with another key, or was changed`, {
-          cause,
-        });
+        throw new StoreError(
+          'seal_broken',
+          `decrypt ${about}: the value was encrypted with another key, or was changed`,
+          {
+            cause,
+          },
+        );
       }
     },
   };

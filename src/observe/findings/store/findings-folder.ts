@@ -93,7 +93,7 @@ class FindingsFolder implements FindingStore {
   }
 
   #open(): Promise<FindingStore> {
-    if (this.#closed) return Promise.reject(new StoreError('store_closed', 'the findings are closed'));
+    if (this.#closed) return Promise.reject(new StoreError('store_closed', 'the store of the findings is closed'));
     this.#opening ??= this.#opened().catch((error: unknown) => {
       this.#opening = undefined;
       throw error;
