@@ -14,11 +14,14 @@
 
 #include "third_party_hooks.h"
 
-#define HOOK_PREROUTING 0 /* a value of the kernel header linux/netfilter.h; the next two constants are too */
+/* The hooks are values of the kernel header linux/netfilter.h, DEVICE_UP is IFF_UP of linux/if.h, and
+ * ETHERNET and LOOPBACK are types of devices in linux/if_arp.h.
+ */
+#define HOOK_PREROUTING 0
 #define HOOK_FORWARD 2
 #define HOOK_POSTROUTING 4
-#define DEVICE_UP 1 /* a value of the kernel header linux/if.h (IFF_UP) */
-#define ETHERNET 1 /* a value of the kernel header linux/if_arp.h; the next constant is too */
+#define DEVICE_UP 1
+#define ETHERNET 1
 #define LOOPBACK 772
 #define XFRM_DIRECTIONS 3
 #define XFRM_COUNTS 6

@@ -7,8 +7,8 @@
  * inspected connection. The socket to the client uses the server's address, and the socket to the server uses
  * the client's address.
  */
-/* Index in skb->cb. The value there is not 0 if the packet is a clone of a SYN, and `end_wait` redirected the
- * clone to the ingress hook.
+/* Index in skb->cb. The value there is not 0 in a clone of a SYN, which `end_wait` has made and redirected to
+ * the ingress hook.
  */
 #define COPIED 1
 

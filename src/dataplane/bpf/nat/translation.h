@@ -46,11 +46,11 @@ struct nf_conn {
 	union nf_conntrack_proto proto;
 } __attribute__((preserve_access_index));
 
-#define CONNTRACK_INFO 7UL         /* the lower bits of `_nfct`: enum ip_conntrack_info */
+#define CONNTRACK_INFO 7UL         /* the bits of `_nfct` that contain the kernel's enum ip_conntrack_info */
 #define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
-#define CONNTRACK_NEW 2     /* enum ip_conntrack_info: the first packet of a connection */
+#define CONNTRACK_NEW 2     /* value of enum ip_conntrack_info: the first packet of a connection */
 #define CONNTRACK_SRC_NAT (1 << 4) /* the kernel's IPS_SRC_NAT, a bit of `status` in struct nf_conn */
-#define CONNTRACK_DST_NAT (1 << 5) /* IPS_DST_NAT */
+#define CONNTRACK_DST_NAT (1 << 5) /* the kernel's IPS_DST_NAT */
 #define CONNTRACK_TCP_ESTABLISHED 3 /* the kernel's TCP_CONNTRACK_ESTABLISHED, a state of a TCP connection */
 #define CONNTRACK_ASSURED (1 << 2) /* IPS_ASSURED: an established TCP connection or UDP flow */
 /* The network stack must see each packet of a connection with one of these bits: IPS_SEQ_ADJUST, IPS_DYING,
