@@ -127,7 +127,7 @@ const SYSTEMCTL =
   '#!/bin/sh\n[ -z "$RESTARTS" ] || { echo x >>"$RESTARTS"; restarts=$(wc -l <"$RESTARTS"); }\nprintf "ActiveState=%s\\nSubState=%s\\nMainPID=%s\\nNFileDescriptorStore=%s\\nNRestarts=%s\\n" $UNIT_STATE $restarts\n';
 
 describe('a server without a response', () => {
-  /** Runs `weir token list` as another user, which does not see the process of the socket. */
+  /** Runs `weir token list` as another user, which may not see which process has the socket. */
   async function listAsNobody(port: number, state: string, restarts = '') {
     const bin = join(folder, 'bin');
     mkdirSync(bin, { recursive: true });

@@ -77,8 +77,8 @@ export async function createBridge(tag: string): Promise<BridgedTopology> {
     send: async (at, frames) => {
       for (const wire of Object.values(wires)) wire.seen();
       for (const frame of Object.values(frames)) wires[at].send(frame);
-      // Each place handles frames in order. The bridge itself sends the last frame. It is ARP, which no
-      // policy stops.
+      // Each place handles frames in order. The last frame comes from the bridge itself, and is ARP: no
+      // policy drops it.
       const last = frameOf('bridge', 'all', '0806', Buffer.from(`end ${sent++}`));
       ending.send(last);
       const seen = { client: [], server: [], third: [], node: [] } as Record<Place, string[]>;

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process';
 
-/** Whether `ip link add` makes links with these words, in a network namespace of its own. */
+/** Returns whether `ip link add` succeeds with these arguments, in a network namespace of its own. */
 const makes = (...links: readonly string[]): boolean =>
   spawnSync('unshare', ['--net', 'sh', '-ec', links.map((link) => `ip link add ${link}`).join('; ')]).status === 0;
 

@@ -61,8 +61,8 @@ export type ProbedNode = {
   answers(port: number): Promise<boolean>;
   /**
    * Ends the traffic, and removes pins, links and nftables rules of the datapath from the kernel. Resolves
-   * when the kernel has detached the programs: a datapath of the next test refuses them as those of another
-   * node.
+   * when the kernel has detached the programs. Before, the datapath of the next test would refuse them as
+   * those of another node.
    */
   clear(): Promise<void>;
   remove(): Promise<void>;

@@ -7,7 +7,7 @@ import { KubeApi } from '#test/kubernetes/kube-api.js';
 
 const NODE = 'node1';
 const SOCKET = '/run/containerd/containerd.sock';
-/** The pods of the node. The controller manager gives this network to the first node of 10.244.0.0/16. */
+/** The pod network of the node. The controller manager gives it to the first node of 10.244.0.0/16. */
 const POD_CIDR = '10.244.0.0/24';
 const READY_MS = 60_000;
 
@@ -44,7 +44,7 @@ const KUBELET = {
   cgroupDriver: 'cgroupfs',
   failSwapOn: false,
   protectKernelDefaults: true,
-  // The kubelet takes a change of a ConfigMap to the files of a pod this often. The default is a minute.
+  // How often the kubelet updates the files of a ConfigMap in a pod. The default is a minute.
   syncFrequency: '10s',
   // The disk and the memory belong to the machine of the test.
   evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
@@ -112,7 +112,7 @@ export class KubeNode {
     this.#startKubelet();
   }
 
-  /** Gives the API server another key for the tokens of service accounts. It refuses all former tokens. */
+  /** Gives the API server a new key for service account tokens, so that it refuses all former tokens. */
   async changeTokenKey(): Promise<void> {
     this.kube.makeTokenKey();
     await this.kube.restart();

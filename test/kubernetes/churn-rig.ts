@@ -28,7 +28,7 @@ type Fault = (typeof FAULTS)[number];
 export type LifeSample = { readonly mib: number; readonly descriptors: number };
 
 const API = 'http://127.0.0.1:8080';
-/** How long the members may take to be right. The client waits up to 30 s before it connects again. */
+/** How long the node's members may differ from kubectl. The client waits up to 30 s before it reconnects. */
 const MEMBERS_MS = 60_000;
 /** How long the kernel, DNS proxy and service plane may take after that: the policy may be compiled. */
 const PARTS_MS = 5_000;

@@ -16,10 +16,10 @@ export const POD_ADDRESSES: readonly string[] = Array.from({ length: NETWORKS * 
   podAddress(1 + Math.floor(index / ADDRESSES_EACH), 1 + (index % ADDRESSES_EACH)),
 );
 export const NODE_ADDRESSES: readonly string[] = Array.from({ length: 6 }, (_, index) => `10.245.0.${1 + index}`);
-/** The node that comes and goes. The others stay, so that their networks of pods stay closed. */
+/** The node that is removed and added at times. The other nodes stay, so their pod networks remain known. */
 const GUEST = 'n3';
 const NAMES_EACH = 8;
-/** A namespace that no event touches, because another label of it can give its pods another set of groups. */
+/** A namespace that no event changes: with another label, its pods could belong to other source groups. */
 const FIXED = 'fixed';
 const NAMESPACES = ['default', 'shop', 'guest'];
 

@@ -12,7 +12,7 @@ import { scope } from '#test/kubernetes/sample.js';
 export type Figures = {
   readonly objects: number;
   readonly completeMs: number;
-  /** The increase of the resident memory until the list is complete, and at rest, in MiB. */
+  /** The increase of the resident memory in MiB: its peak until the list is complete, and after a pause. */
   readonly peakMiB: number;
   readonly restMiB: number;
   /** The time that the main thread was busy in all, which is not shorter than its longest block. */
@@ -44,7 +44,7 @@ async function measure([url = '', caFile = '', token = '']: readonly string[]): 
   return { objects, completeMs, peakMiB, restMiB, busyMs };
 }
 
-/** Holds the pods, as the thread of Kubernetes does, and tells their number after the first list. */
+/** Keeps the pods in memory, as the Kubernetes thread does. Prints their number after the first list. */
 function reflectPods({ url, caPem, token }: Access): void {
   const pods = new Map<string, unknown>();
   const server = { url, credentials: async () => ({ caPem, token }) };

@@ -25,9 +25,9 @@ export type ListFigures = {
   readonly busyMs: number;
 };
 export type ChangeFigures = {
-  /** The time of each change of an address, in milliseconds since 1970, after the last line. */
+  /** The changed addresses since the last line of input, with the times in milliseconds since 1970. */
   readonly changes: readonly (readonly [address: number, at: number])[];
-  /** The processor time of the process after the last line, as a part of one processor. */
+  /** The processor time of the process since the last line of input, as a part of one processor. */
   readonly cpu: number;
 };
 

@@ -167,8 +167,8 @@ function rangeEdges(ranges: readonly Range[]): number[] {
 }
 
 /**
- * Returns a random membership: some selectors are resolved, some networks are closed, and some of the sources
- * that `packetGenerator` uses have an owner.
+ * Returns a random membership: some selectors are resolved, some networks are closed (only denied), and some
+ * of the sources that `packetGenerator` uses have an owner.
  */
 export function generateMembership(random: Random, policy: Policy): ListedMembership {
   const keys = SELECTORS.map(({ key }) => key);

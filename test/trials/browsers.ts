@@ -11,7 +11,7 @@ import type { Workstation } from './workstation.js';
 const START_MS = 60_000;
 const VISIT_MS = 10_000;
 
-/** The text of a page that a browser shows and the protocol that brought it, or the error of the browser. */
+/** The text of a page that a browser shows and the protocol by which it came, or the error of the browser. */
 export type Visit =
   | { readonly text: string; readonly protocol: string; readonly error?: undefined }
   | { readonly error: string; readonly text?: undefined; readonly protocol?: undefined };
@@ -42,7 +42,7 @@ async function ended(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-/** Makes a certificate database of NSS that trusts the anchors of the workstation. */
+/** Creates a certificate database of NSS that trusts the CA certificates of the workstation. */
 function trustIn(database: string, { anchors, folder }: Workstation): void {
   mkdirSync(database, { recursive: true });
   const certutil = (...words: string[]) =>

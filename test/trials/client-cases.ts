@@ -35,7 +35,7 @@ const WEB = [...BROWSERS, ...PROGRAMS_OF_WEB] as const;
 const FEW = [...BROWSERS, 'curl'] as const;
 const LOGIN = ['https://login.example.com/', 'https://login.example.net/'] as const;
 const HTTP2 = { chromium: 'h2', 'firefox-esr': 'h2' };
-/** Chromium tries HTTP/3, but does not take it from a server whose root an administrator added. */
+/** Chromium tries HTTP/3, but rejects it from a server whose root certificate an administrator added. */
 const HTTP3 = { chromium: 'h2', 'firefox-esr': 'h3' };
 
 /** Returns a policy for the office network with one rule: the JSON text `text`. */

@@ -27,7 +27,7 @@ export type Http1Rig = {
   readonly given: ServerLink[];
   readonly refused: string[];
   /**
-   * True after the session's connection to the client is closed, so that it no longer counts for its source.
+   * True after the session's client connection is closed, so that it no longer counts for its source's limit.
    */
   readonly isOver: () => boolean;
   /**

@@ -6,8 +6,8 @@ import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 const UNSENDABLE = { 'x-unsendable': '1' };
 
 /**
- * Makes a method of Node throw for the field `x-unsendable`, because Node accepts each head that passes the
- * checks of the service plane. Only the service plane passes header blocks without a prototype.
+ * Makes a method of Node throw for the field `x-unsendable` of a header object without a prototype, which
+ * only the service plane passes. Node itself accepts each head that passes its checks.
  */
 function refuseUnsendable(owner: object, method: string): void {
   const prototype = Object.getPrototypeOf(owner) as Record<string, (lines: object, options?: object) => unknown>;

@@ -6,9 +6,7 @@ import { createHttp2Rig, type Http2Rig } from './http2-rig.js';
 const STREAMS = 100;
 /** A body that is larger than the flow-control window of an HTTP/2 stream. */
 const BODY = Buffer.alloc(300_000);
-/**
- * The window of a connection, and for each stream what the service plane buffers before it pauses the stream.
- */
+/** The most bytes that the service plane holds: a connection window, and two buffers for each stream. */
 const MOST_HELD = 4 * 1024 * 1024 + STREAMS * 2 * 16_384;
 const OPEN_WINDOW = { initialWindowSize: 1024 * 1024 };
 const CLOSED_WINDOW = { initialWindowSize: 0 };
