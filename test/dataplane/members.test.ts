@@ -305,7 +305,7 @@ describe('a flow of an address whose members changed', () => {
     ['of the opener', https],
     ['of the server', back(https)],
   ])(
-    'a flow of an address with a new owner ends with the next packet %s if the new owner has no right',
+    'a flow whose source address gets a new Kubernetes owner without the right ends with the next packet %s',
     (_side, next) => {
       established();
       expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(PASSED);

@@ -349,7 +349,7 @@ describe('rebind protection', () => {
     ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
     ['any name while rebind protection is off', NAME, { rebindProtection: false }, all],
   ])(
-    'rebind protection removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
+    'DNS rebind protection removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
     async (_, name, options, left) => {
       expect(await brought(name, all, options)).toEqual({ responses: left, granted: left });
     },

@@ -38,7 +38,7 @@ beforeAll(async () => {
 });
 afterAll(() => rig?.remove());
 
-test('`weir policy explain` predicts the answer to names that the DNS proxy answers before the policy', async () => {
+test('`weir policy explain` predicts the answer to names that the DNS proxy answers itself, before it applies the policy', async () => {
   const rows = [
     ['use-application-dns.net', 'NXDOMAIN', 'dns.canary_names'],
     ['_dns.resolver.arpa', 'NOERROR', 'resolver.arpa'],

@@ -112,7 +112,7 @@ const trust = (port: number) => ['--cacert', caFile, '--resolve', `${SERVER_NAME
 const fetch = (port: number, path: string, ...options: string[]) =>
   rig.curl(...trust(port), '-w', '\n%{http_version} %{http_code}', ...options, `https://${SERVER_NAME}:${port}${path}`);
 
-test("the node uses the HTTP version that the server selects from the client's ALPN offer, on both sides", async () => {
+test("the node uses the HTTP version that the server selects from the client's ALPN offer, towards the client and towards the server", async () => {
   // nginx prints nothing when it listens, so the test repeats a request until it succeeds.
   await expect.poll(async () => (await fetch(PORTS.old, '/')).code).toBe(0);
   const said = async (port: number, ...options: string[]) => (await fetch(port, '/', ...options)).stdout;
@@ -148,7 +148,7 @@ const open = async (): Promise<number> =>
 /** The time in which the node must tell the end of one side to the other side, on a loaded machine. */
 const AT_ONCE = { timeout: 3_000, interval: 50 };
 
-test('the connection of a client that ends or is killed is no longer counted', async () => {
+test('the node no longer counts the connection of a client that has ended or was killed', async () => {
   for (const options of [['--http2'], ['--http1.1']]) {
     expect((await fetch(PORTS.nginx, '/', ...options)).code).toBe(0);
     await expect.poll(open, AT_ONCE).toBe(0);

@@ -135,7 +135,7 @@ describe('weir init on a machine with systemd', () => {
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
   });
 
-  it('`weir init` warns about a unit in /etc that replaces the unit of the package', async () => {
+  it('`weir init` warns about a systemd unit in /etc that replaces the unit of the package', async () => {
     const [own, packaged] = ['/etc/systemd/system/weir.service', '/usr/lib/systemd/system/weir.service'];
     await run('sh', '-c', 'mount -t tmpfs tmpfs /etc/systemd/system && mount -t tmpfs tmpfs /usr/lib/systemd/system');
     await write(own, '[Service]\n');
@@ -193,7 +193,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await read('/run/systemctl.log')).slice(log.length)).not.toContain('restart');
   });
 
-  it('`weir init` refuses a machine on which the unit cannot load the BPF programs, even if root can', async () => {
+  it('`weir init` refuses a machine on which the systemd unit cannot load the BPF programs, even if root can', async () => {
     await write('/run/privileges', privileges(CAPABILITIES.replace(' cap_bpf', '')));
     const before = await read('/run/systemctl.log');
     const { code, stderr } = await init('--force');
@@ -206,7 +206,7 @@ describe('weir init on a machine with systemd', () => {
     expect((await read('/run/systemctl.log')).slice(before.length)).not.toContain('restart');
   });
 
-  it('`weir init` refuses a configuration that the user of the unit cannot read', async () => {
+  it('`weir init` refuses a configuration that the user of the systemd unit cannot read', async () => {
     await run('chmod', '600', '/etc/weir/weir.yaml');
     const { code, stderr } = await init('--force');
     await run('chmod', '644', '/etc/weir/weir.yaml');
@@ -216,7 +216,7 @@ describe('weir init on a machine with systemd', () => {
     ]);
   });
 
-  it('`weir init` refuses a new configuration in a folder that the user of the unit may not enter', async () => {
+  it('`weir init` refuses a new configuration in a folder that the user of the systemd unit may not enter', async () => {
     await run('sh', '-c', 'mv /etc/weir /etc/weir.kept && mkdir -m 700 /etc/weir');
     const { code, stderr } = await init();
     await run('sh', '-c', 'rmdir /etc/weir && mv /etc/weir.kept /etc/weir');
@@ -268,7 +268,7 @@ describe('files of a node that root writes', () => {
     return command('cluster', 'join', token, '--config', '/etc/weir/weir.yaml', '--advertise', '127.0.0.1:7443');
   };
 
-  it('the files that `weir init` and `weir cluster join` write as root can be read by the user of the unit', async () => {
+  it('the files that `weir init` and `weir cluster join` write as root can be read by the user of the systemd unit', async () => {
     await run('sh', '-c', 'rm /etc/weir/*');
     const made = await command('init', '--interfaces', 'lan0,wan0', '--no-start');
     expect([made.code, made.stderr]).toEqual([0, '']);
@@ -284,7 +284,7 @@ describe('files of a node that root writes', () => {
     expect(await ofUser(process.execPath, weir, 'config', 'check', '/etc/weir/weir.yaml')).toMatchObject({ code: 0 });
   });
 
-  it('the files that `weir init` and `weir cluster join` write belong to the user and group in a drop-in of the unit', async () => {
+  it('the files that `weir init` and `weir cluster join` write belong to the user and group in a drop-in of the systemd unit', async () => {
     await run('sh', '-c', 'echo other:x:4343: >>/etc/group; echo other:x:4343:4343::/:/bin/false >>/etc/passwd');
     await write('/run/privileges', privileges(CAPABILITIES).replace('User=weir\nGroup=', 'User=other\nGroup=other'));
     await run('sh', '-c', 'rm -r /etc/weir/*');

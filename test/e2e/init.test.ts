@@ -80,7 +80,7 @@ describe('weir init', () => {
     expect((await command('config', 'check', file())).code).toBe(0);
   });
 
-  it('`weir init --force` changes its own keys of an existing configuration, and keeps other keys and comments', async () => {
+  it('`weir init --force` changes only the keys that it sets in an existing configuration, and keeps other keys and comments', async () => {
     const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [lan0], pickup: 0s }\n';
     writeFileSync(file(), text);
     const refused = await init('lan0,wan0', '--mode', 'enforce');
@@ -101,7 +101,7 @@ describe('weir init', () => {
     });
   });
 
-  it('`weir init` without --mode adds an interface to an enforcing gateway, and keeps its keys and the mode of its policy', async () => {
+  it('`weir init` without --mode adds an interface to an enforcing gateway, and keeps its other settings and the mode of its policy', async () => {
     expect((await init('lan0', '--mode', 'enforce')).code).toBe(0);
     const policy = readFileSync(join(folder, 'policy.yaml'), 'utf8');
     expect((await init('lan0,wan0', '--force')).code).toBe(0);

@@ -71,7 +71,7 @@ test('the metrics listener limits the rate of requests of another machine, and n
   expect(await statuses(topology.client)).toEqual(new Set(['200', '429']));
 });
 
-test('metrics.tls serves the paths of metrics.listen over TLS alone', async () => {
+test('metrics.tls serves the paths of metrics.listen only over TLS', async () => {
   const topology = await topologyOf('tls-scrape');
   const folder = await temporaryFolder('tls-scrape');
   const { cert, key } = makeCertificate(folder);
@@ -85,7 +85,7 @@ test('metrics.tls serves the paths of metrics.listen over TLS alone', async () =
   expect(await statusOf(topology, `http://${ADDRESSES.nodeLan}:${PORT}/metrics`)).toBe(0);
 });
 
-test('a node whose metrics.listen is in use by another process enforces and serves its API, and listens when that process ends', async () => {
+test('a node whose metrics.listen is in use by another process enforces its policy, serves its API, and listens when that process ends', async () => {
   const topology = await topologyOf('taken');
   const program = `require('node:net').createServer().listen(${PORT}, '0.0.0.0', () => console.log('listens'))`;
   const other = topology.node.start(process.execPath, ['-e', program]);

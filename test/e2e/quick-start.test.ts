@@ -34,13 +34,13 @@ const linesFrom = (first: number): readonly string[] =>
     .split('\n')
     .filter((line) => line.startsWith('   →'));
 
-test('`weir start` allows and denies a flow by addresses', () => {
+test('the demonstration `weir start` allows and denies flows by addresses', () => {
   expect(done.code).toBe(0);
   expect(done.output).toContain('→ open; 1, 2, 3 came back: the flow passes');
   expect(done.output).toContain('its packets are dropped: no number comes back');
 });
 
-test('`weir start` allows and refuses a name, a TLS connection and an HTTP request through masquerade', () => {
+test('the demonstration `weir start` allows and refuses a DNS name, a TLS connection and an HTTP request through masquerade', () => {
   expect(linesFrom(9)).toEqual([
     '   → office: www.example.com → 10.77.2.2; now the kernel admits this address',
     '   → office: shop.example.com → no such name',
@@ -54,7 +54,7 @@ test('`weir start` allows and refuses a name, a TLS connection and an HTTP reque
   ]);
 });
 
-test('`weir start` removes its parts at the end, prints the removal, and suggests three next commands', () => {
+test('the demonstration `weir start` removes at the end all that it created, prints the removal, and suggests three next commands', () => {
   const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-5);
   expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
   expect(next).toBe('Next:');
@@ -65,7 +65,7 @@ test('`weir start` removes its parts at the end, prints the removal, and suggest
   ]);
 });
 
-test('`weir start` leaves no namespace, pinned program or folder behind, also after a failure', async () => {
+test('the demonstration `weir start` leaves no namespace, pinned program or folder behind, also after a failure', async () => {
   expect(done.left).toEqual([]);
   const failed = await quickStart({ TMPDIR: '/proc' });
   expect([failed.code, failed.left]).toEqual([1, []]);

@@ -116,7 +116,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
       });
     });
 
-    test('on a bridge without br_netfilter, the node does not translate, and the policy decides by the address in the IPv4 header', async () => {
+    test('on a bridge without br_netfilter, the node does not translate addresses, and the policy decides by the address in the IPv4 header', async () => {
       callIptables(0);
       translate(DNAT);
       police();

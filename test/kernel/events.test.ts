@@ -53,7 +53,7 @@ const ping = (count: number) =>
   topology.client.run('ping', '-n', '-c', `${count}`, '-i', '0.01', '-W', '0.3', ADDRESSES.server);
 const seen = () => pings.length;
 
-test('a denied packet reaches the observer within two seconds, with the time of the denial', async () => {
+test('the event of a denied packet reaches the observer thread within two seconds, with the time of the denial', async () => {
   await datapath.setEventsWanted(ALL_EVENTS);
   await ping(1);
   await expect.poll(seen).toBe(1);

@@ -147,7 +147,7 @@ for port in range(43000, 43006):
     expect(await dial()).toBe(ADDRESSES.nodeWan);
   });
 
-  test('without the nftables chains of the conntrack zone, no packet leaves with the address of the client, and a check reports the loss', async () => {
+  test('without the nftables chains of the conntrack zone, no packet leaves with the address of the client, and a check reports the lost chains', async () => {
     await topology.node.must('nft', ['flush ruleset', CHAINS, MASQUERADE].join('\n'));
     expect(await chainsExist()).toBe(false);
     expect(await dial()).toBe('');

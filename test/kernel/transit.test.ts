@@ -105,7 +105,7 @@ describe.each([
   ['and polices only lan0', { interfaces: ['lan0'] }],
   ['with police_local', { policeLocal: true }],
 ] as const)('through a node that forwards %s', (_, more: Partial<DatapathOptions>) => {
-  test('fragmented datagrams and their replies arrive through a node', async () => {
+  test('fragmented datagrams and their replies pass through a node and arrive', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-s', '4000')).toContain('1 received');
     expect(await datagram(ADDRESSES.server, 8_000)).toBe(true);
@@ -128,7 +128,7 @@ describe.each([
     expect(stdout).toContain('ICMP Port Unreachable');
   });
 
-  test('packets with the record-route option arrive through a node, and hosts receive ICMP redirects to shorter routes', async () => {
+  test('packets with the record-route option pass through a node, and hosts receive ICMP redirects to shorter routes', async () => {
     start(more);
     expect(await ping(ADDRESSES.server, '-R')).toContain(ADDRESSES.nodeWan);
     await topology.client.must('ip', 'route', 'add', '10.77.7.0/24', 'via', ADDRESSES.nodeLan);

@@ -111,7 +111,7 @@ test.each([
 test.each([
   ['the same', {}],
   ['another', { grantCapacity: 4_096 }],
-])('a restart migrates grants into a grant table of %s size', (_, capacity) => {
+])('a restart migrates DNS grants into a grant table of %s size', (_, capacity) => {
   const named = compile(
     policy([group(['0.0.0.0/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
   );

@@ -21,7 +21,7 @@ describe('the watch of the pods of one node only', () => {
     ['of all namespaces', null, web],
     ['of one namespace', 'shop', podSelector({ namespace: 'shop' })],
   ])(
-    'no selector of pods %s is resolved unless the cluster has the node whose pods are watched',
+    'no Kubernetes selector of pods %s is resolved unless the cluster has the node whose pods are watched',
     (_, namespace, selector) => {
       const memberships = new Memberships();
       const nodes = nodeSelector({});

@@ -200,7 +200,7 @@ describe('members of a source group', () => {
 });
 
 describe('integrations', () => {
-  it('the list of Kubernetes integrations contains the configured integration in place of a stored one with the same name', async () => {
+  it('the list of Kubernetes integrations contains the integration of the configuration file in place of a stored one with the same name', async () => {
     const store = storeOf([stored('a'), stored('local'), stored('z')]);
     const integrations = over(store, 'local');
     const listed = await integrations.list();
@@ -213,14 +213,14 @@ describe('integrations', () => {
     expect(JSON.stringify(listed)).not.toContain('opaque');
   });
 
-  it('a request to write or remove the configured integration is refused', async () => {
+  it('a request to write or remove the Kubernetes integration of the configuration file is refused', async () => {
     const integrations = over(storeOf([stored('local')]), 'local');
     const written = await integrations.write({ integration: stored('local'), author: 'alice', tryAccess: true });
     const removed = await integrations.remove({ name: 'local' });
     for (const outcome of [written, removed]) expect(outcome).toMatchObject({ code: 'integration_read_only' });
   });
 
-  it('a write and a dry run of an integration return warnings about the token and the connection', async () => {
+  it('a write and a dry run of a Kubernetes integration return warnings about the token and the connection', async () => {
     const integrations = over(storeOf([]), null);
     const write = { integration: stored('prod', tokenUntil(Date.now() + 3_600_000)), author: 'alice' };
     const expires = { code: 'token_expires', pointer: '/service_account_token' };

@@ -44,13 +44,13 @@ describe('a selector of pods', () => {
     expect(selects(selector)).toBe(expected),
   );
 
-  test('a selector of pods with a namespace_selector selects no pod of an unknown namespace', () => {
+  test('a Kubernetes selector of pods with a namespace_selector selects no pod of an unknown namespace', () => {
     const selector = parseSelector(podSelector({ namespace_selector: expression('DoesNotExist', 'team') }));
     expect(isSelected(selector, web, undefined)).toBe(false);
     expect(isSelected(selector, web, [])).toBe(true);
   });
 
-  test('a selector of pods selects no node', () => {
+  test('a Kubernetes selector of pods selects no node', () => {
     expect(isSelected(parseSelector(podSelector({})), node('n'), undefined)).toBe(false);
     expect(isSelected(parseSelector(nodeSelector({})), web, shop)).toBe(false);
   });

@@ -101,7 +101,7 @@ describe('stored objects', () => {
     expect(members).toBeGreaterThan(5_000);
   });
 
-  test('stored objects that are of another format or not JSON are not restored', () => {
+  test('stored Kubernetes objects that are of another format or not JSON are not restored', () => {
     const records = (value: string) => {
       const stored = new StoredRecords();
       stored.add([{ key: 'prod/complete', value }]);
@@ -114,7 +114,7 @@ describe('stored objects', () => {
     expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
   });
 
-  test('stored objects with an unexpected shape are not restored, and no other object of their integration either', () => {
+  test('stored Kubernetes objects with an unexpected shape are not restored, and no other object of their integration either', () => {
     const owned = [[1, 2, 3]];
     const good = [
       { object: pod('a', { labels: { app: 'web' }, undecided: true }), owned },

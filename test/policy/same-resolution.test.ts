@@ -24,7 +24,7 @@ test.each([
   ['networks of another selector', { networks: new Map([['web', [A]]]) }],
   ['an empty list of networks', { networks: new Map([['web', []]]) }],
 ] satisfies [string, Partial<SelectorResolution>][])(
-  'a selector resolution with %s is not equal to the original',
+  'a resolution of Kubernetes selectors with %s is not equal to the original',
   (_, given) => {
     expect(isSameResolution(resolution(), resolution(given))).toBe(false);
     expect(isSameResolution(resolution(given), resolution())).toBe(false);

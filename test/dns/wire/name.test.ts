@@ -4,12 +4,12 @@ import { isPlain, isWithin, keyOf, labelsOf, nameOf, presentationOf } from '#dns
 const key = (...labels: readonly string[]): string => keyOf(nameOf(labels));
 
 describe('DNS names', () => {
-  it('DNS names have the same key for any case of their ASCII letters', () => {
+  it('the key by which DNS names are compared is the same for any case of their ASCII letters', () => {
     expect(key('WWW', 'eXample', 'CoM')).toBe('\x03www\x07example\x03com\0');
     expect(key('@[`{\xc4\xe4')).toBe('\x06@[`{\xc4\xe4\0');
   });
 
-  it('DNS names have different keys if a dot is a byte inside a label instead of a separator', () => {
+  it('the keys by which DNS names are compared differ if a dot is a byte inside a label instead of a separator', () => {
     expect(key('evil.a.good', 'com')).toBe('\x0bevil.a.good\x03com\0');
     expect(key('evil.a.good', 'com')).not.toBe(key('evil', 'a', 'good', 'com'));
   });
@@ -26,7 +26,7 @@ describe('DNS names', () => {
     expect(labelsOf(key(...labels))).toEqual(labels);
   });
 
-  it('DNS names are plain only if all labels consist of letters, digits, hyphens and underscores', () => {
+  it('DNS names count as plain only if all labels consist of letters, digits, hyphens and underscores', () => {
     const others = Array.from({ length: 256 }, (_, byte) => String.fromCharCode(byte));
     const plain = others.filter((char) => isPlain(key('www', `a${char}b`, 'com')));
     expect(plain.join('')).toBe('-0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz');

@@ -58,7 +58,7 @@ describe('DNS codec', () => {
     );
   });
 
-  it('the DNS codec gives two names equal presentation forms if and only if their keys are equal', () => {
+  it('the DNS codec gives two names equal presentation forms if and only if the keys by which they are compared are equal', () => {
     fc.assert(
       fc.property(anyName, anyName, (one, other) => {
         expect(keyOf(nameOf(labelsOf(keyOf(one))))).toBe(keyOf(one));
