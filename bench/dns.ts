@@ -203,7 +203,7 @@ async function run(): Promise<readonly Row[]> {
 }
 
 /**
- * Measures queries a second and latencies of the DNS proxy beside dnsdist, unbound and dnsmasq, with the same
- * list of names, and how long an answer with new addresses waits for its grants.
+ * Measures queries a second and latencies of the DNS proxy, compared with dnsdist, unbound and dnsmasq for
+ * the same list of names. Also measures how long an answer with new addresses waits for its grants.
  */
 export const dnsBench: Bench = { name: 'dns', run };

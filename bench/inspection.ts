@@ -22,7 +22,7 @@ type Figures = { readonly perSecond: number; readonly cpuUs: number };
 
 /**
  * Measures requests, new connections, processor time and latency of the intercept mode with one thread,
- * beside squid, haproxy and mitmproxy.
+ * compared with squid, haproxy and mitmproxy.
  */
 export const inspectionBench: Bench = { name: 'inspection', run: measure };
 

@@ -210,7 +210,7 @@ async function measure(rules: number, firstMs: number, nextMs: number): Promise<
 
 /**
  * Measures the time from `PUT /api/v1/policy` to the last byte of its response, and the memory of the node,
- * for large policies; `nft -f` with the same policy is beside it.
+ * for large policies. For comparison, also measures `nft -f` with the same policy.
  */
 export const policyWriteBench: Bench = {
   name: 'policy-write',

@@ -121,7 +121,7 @@ const cluster = setup({
   },
 });
 
-/** Returns the trouble texts of all parts except `part`. */
+/** Returns the texts for the readiness report of all parts except `part`. */
 function without(troubles: Troubles, part: keyof Troubles): Troubles {
   const { [part]: _, ...others } = troubles;
   return others;

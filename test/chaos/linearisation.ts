@@ -35,7 +35,7 @@ type Taken<S> = { readonly entry: Entry<S>; readonly state: string; readonly fro
  */
 export function linearisation<S extends Step>(steps: readonly S[], initial: string): S[] | null {
   const ring = ringOf(steps);
-  /** The number of steps for each value that were not taken and observe the value. */
+  /** For each value, the number of steps that observe it and were not taken yet. */
   const observers = new Map<string, number>();
   const count = (value: string | null, change: number): void => {
     if (value !== null) observers.set(value, (observers.get(value) ?? 0) + change);

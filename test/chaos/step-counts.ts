@@ -7,9 +7,9 @@ export type StepCount = {
   readonly step: WriteStep;
   readonly planned: number;
   readonly hit: number;
-  /** Writes whose commit the injector saw. It sees none while the responses of all members are cut. */
+  /** The number of these writes whose commit the injector saw. It sees none while all responses are cut. */
   readonly committed: number;
-  /** Writes that the writer enforced, although it was killed or stopped. */
+  /** The number of these writes that the writer put in force, although it was killed or stopped. */
   readonly flipped: number;
 };
 

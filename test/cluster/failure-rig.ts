@@ -40,7 +40,7 @@ export const put = (node: ClusterNode, address: string, headers: Readonly<Record
 export const textAt = async (node: ClusterNode): Promise<string> => (await node.request('GET', '/api/v1/policy')).text;
 export const codeOf = ({ status, text }: Reply): readonly unknown[] => [status, /urn:weir:error:(\w+)/.exec(text)?.[1]];
 
-/** Three nodes with one sealing key on one member of etcd, whose database has at most 16 MiB. */
+/** Three nodes with a common sealing key, and one etcd server whose database has at most 16 MiB. */
 export class FailureRig {
   readonly plain: ClusterNode;
   /** A node with a dataplane whose table is small, and with its data on a disk of 32 MiB. */

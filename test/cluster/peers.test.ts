@@ -23,7 +23,7 @@ afterEach(() => {
   for (const node of nodes) node.signal('SIGCONT');
 });
 
-/** Sends logins with a wrong token: each node makes one finding of them. */
+/** Sends `count` requests with a wrong token. Each node stores one finding about its refused requests. */
 async function refusedLogins(node: ClusterNode, count: number): Promise<void> {
   for (let sent = 0; sent < count; sent++)
     await fetch(`${node.url}/api/v1/policy`, { headers: { authorization: 'Bearer wrong' } });

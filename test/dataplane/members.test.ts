@@ -377,7 +377,7 @@ describe('a flow of an address whose members changed', () => {
         },
       ],
     ];
-    /** Opens flows in each way, in up to `tries` tries. Returns how many are marked, up to `enough`. */
+    /** Runs each entry of `ways`, in up to `tries` tries. Returns how many flows were marked. */
     const marked = (enough: number, tries: number) =>
       ways.map(([name, judged, run]): [string, number] => {
         activate(list, judged);

@@ -44,7 +44,7 @@ function write(name: string, text: string, mode: number, gid = 0): string {
   return path;
 }
 
-// The installed command has the users of another root file system.
+// An installed Weir reads the users of another root file system than the test.
 skipUnless(!isInstalled, 'the installed command has the users of another root file system').describe(
   'weir config check as root',
   () => {

@@ -198,7 +198,7 @@ describe('the unit weir-guard.service', () => {
     expect(unitWarnings(path, [own, packages])).toEqual([unguarded('ExecStart', path)]);
     writeFileSync(override, '[Service]\nExecStart=/usr/sbin/nft -f /etc/more.nft\n');
     expect(unitWarnings(path, [own, packages])).toEqual([]);
-    // An operator's file of the same name replaces that of the package.
+    // A drop-in file of the operator replaces the file of the same name in the package.
     rmSync(override);
     writeFileSync(join(own, 'nftables.service.d', basename(DROP_IN)), '[Service]\n');
     expect(unitWarnings(path, [own, packages])).toEqual([unguarded('ExecStart, ExecReload, ExecStop', path)]);

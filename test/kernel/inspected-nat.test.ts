@@ -120,7 +120,7 @@ describe('behind masquerade', () => {
     child.stdout?.on('data', (data: Buffer) => lines.push(...data.toString().trim().split('\n')));
     for (const next of ['pong 1', 'pong 2', 'pong 3']) {
       await expect.poll(() => lines.at(-1), { interval: 5 }).toBe(next);
-      // Flush after each response, so that the client sends the next packet after the flush.
+      // Flush conntrack after each response, so that the client sends the next packet after the flush.
       flushConntrack();
     }
     await expect.poll(() => lines).toContain('pong 5');

@@ -248,7 +248,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     await kubectl('-n', 'weir-system', 'rollout', 'status', 'daemonset/weir-remove', '--timeout=60s');
     await installation.deleteRemoval();
     await expect.poll(() => traffic.passes(addressOf('denied')), { timeout: 5_000 }).toBe(true);
-    // weir-guard.service runs this command.
+    // Load the guard with the command that weir-guard.service runs at boot.
     execFileSync('nft', ['-f', '-'], { input: guard });
     const begin = Date.now();
     expect([await traffic.passes(addressOf('allowed')), await traffic.passes(addressOf('denied'))]).toEqual([

@@ -46,7 +46,7 @@ const KUBELET = {
   protectKernelDefaults: true,
   // How often the kubelet updates the files of a ConfigMap in a pod. The default is a minute.
   syncFrequency: '10s',
-  // The disk and the memory belong to the machine of the test.
+  // Disable eviction: other programs of the test machine also use its disk and memory.
   evictionHard: { 'memory.available': '0%', 'nodefs.available': '0%', 'imagefs.available': '0%' },
   imageGCHighThresholdPercent: 100,
 };

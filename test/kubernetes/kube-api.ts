@@ -33,7 +33,7 @@ export const HAS_KUBE_API = existsSync(join(BIN, 'kube-apiserver'));
 
 export const KUBECTL = join(BIN, 'kubectl');
 
-/** Whether `npm run api-machinery` has built its server too. Its tests use the kubectl of the other one. */
+/** Whether `npm run api-machinery` has built its server too. Its tests use the kubectl of kube-apiserver. */
 export const HAS_MACHINERY = HAS_KUBE_API && existsSync(join(MACHINERY_BIN, 'api-machinery'));
 
 /** `api-machinery`: today's libraries, without RBAC, service accounts and validation of values. */

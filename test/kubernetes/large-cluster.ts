@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import { ScriptedServer } from './scripted-server.js';
 
-/** Makes a pod as large as the pods of clusters are: about 7 kB. */
+/** Makes a pod as large as in real clusters: about 7 kB. */
 const PADDING = 'x'.repeat(6_000);
 const started = { running: { startedAt: '2026-01-01T00:00:00Z' } };
 

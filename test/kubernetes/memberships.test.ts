@@ -46,13 +46,13 @@ const shown = ({ resolved, closed, networks }: SelectorResolution) => ({
   closed: closed.map(formatPrefix),
   networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
 });
-/** The selector resolution after all changes. */
+/** Returns which selectors are resolved after all changes. */
 const resolutionNow = (memberships: Memberships) => {
   memberships.drainChanges();
   return memberships.resolution;
 };
 const CLOSED = ['closed'];
-/** Changes as plain values: for each address its keys, or null. */
+/** Returns the changes as plain values: for each address, the keys of its selectors, or null. */
 const plain = (memberships: Memberships) => {
   const changes = memberships.drainChanges();
   const sets = new Map(memberships.list().added.map((set) => [set.number, set.keys]));

@@ -30,7 +30,7 @@ export class Recording<Kept extends { readonly uid: string }> {
     return this.messages.filter(({ type }) => type === 'listed').length;
   }
 
-  /** Waits for a message, also among those that came before. */
+  /** Returns the first message that `isMeant` accepts. Waits for it if it has not been received yet. */
   async until(isMeant: (message: Message<Kept>) => boolean, withinMs = 60_000): Promise<Message<Kept>> {
     return firstValueFrom(this.#replay.pipe(filter(isMeant), timeout(withinMs)));
   }

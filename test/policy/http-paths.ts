@@ -190,7 +190,7 @@ export const PATHS: readonly PathRow[] = [
   [regex('^/a/b$'), '/a%2fb', false, true],
   [regex('^/[^/]+$'), '/a%2fb', false, true],
   [regex('^/\u00e4$'), '/%C3%A4', false, true],
-  // Paths that no form describes. An allow rule does not match such a path, and a deny rule matches it.
+  // Paths that Weir cannot decode. An allow rule does not match such a path, and a deny rule matches it.
   [prefix('/'), '/a%00b', false, true],
   [prefix('/'), '/a%2500', false, true],
   [prefix('/'), '/a%252500', false, true],

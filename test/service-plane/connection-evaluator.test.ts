@@ -38,7 +38,7 @@ function flowTo(destinationPort: number): Packet {
   return { source, destination, protocol: 6, sourcePort: 40_000, destinationPort, icmpType: 0, icmpCode: 0 };
 }
 
-/** A port whose other end grants `PATTERN` to each address. */
+/** Returns a message port. Its other end replies that each address has a grant for `PATTERN`. */
 function granting(): MessagePort {
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -126,7 +126,7 @@ describe('the RocksDB store on disk', () => {
     expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
   });
 
-  // The socket stands for a file without permission, which root can open: both make `open` fail.
+  // A socket at the path makes `open` fail, also for root. It stands for a file without permission.
   it.each(['CURRENT', 'MANIFEST', 'IDENTITY', 'log'])(
     'the RocksDB store reports store_unavailable, and not store_damaged, if the file %s exists and cannot be opened',
     async (kind) => {

@@ -263,7 +263,7 @@ describe('the store of a node', () => {
     let refused = 0;
     await withEachTableByteDamaged(async (dataDir) => {
       writeFileSync(join(dataDir, 'last-good.policy'), copy);
-      // Other places of the damage make the opening of RocksDB fail, so that the head cannot be read.
+      // Damage at other bytes already makes the opening of RocksDB fail, so that the head cannot be read.
       const database = await RocksDb.open(join(dataDir, 'store'), true).catch(() => null);
       const head = await database?.getMany([Buffer.from('head')]).catch(() => undefined);
       await database?.close();

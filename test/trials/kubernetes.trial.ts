@@ -23,7 +23,7 @@ const AT_ONCE = 20;
 const CHANGES = 5_000;
 const CHANGES_MS = 60_000;
 const firstAddress = 10 * 2 ** 24;
-/** Makes a pod as large as the pods of clusters are: about 7 kB. */
+/** Makes a pod as large as in real clusters: about 7 kB. */
 const PADDING = 'x'.repeat(6_000);
 /** For how many minutes the trial makes random changes of pods. */
 const MINUTES = Number(process.env.WEIR_MINUTES ?? 3);

@@ -23,7 +23,7 @@ beforeEach(async () => {
 });
 afterEach(() => rig.close());
 
-/** Makes a request. Resolves when the server has received it. */
+/** Sends a request from a client. Resolves when the server has received the request. */
 async function asked(path = '/wait') {
   const before = streams.length;
   const stream = open(client, { ':path': path });

@@ -35,7 +35,7 @@ export type Http2Rig = {
   readonly clock: { tick: number };
   /** The session's TLS sockets to the server. */
   readonly links: TLSSocket[];
-  /** The server's sockets of these connections. */
+  /** The server's ends of the connections in `links`. */
   readonly serverSockets: readonly TLSSocket[];
   /** The sockets of the clients that `client` has returned. */
   readonly clientSockets: readonly TLSSocket[];
