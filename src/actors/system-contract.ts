@@ -32,8 +32,8 @@ export type KubernetesPorts = {
   readonly record: MemberRecord;
   readonly trouble: (message: string, failure: unknown) => void;
   /**
-   * The time in milliseconds before the selectors of a dry run are released, see `KubernetesBinding`. Tests
-   * shorten it.
+   * The time in milliseconds for which the Kubernetes selectors of a dry run are still watched, see
+   * `KubernetesBinding`. Tests shorten it.
    */
   readonly releaseMs?: number;
 };

@@ -295,10 +295,10 @@ async function closed(api: Api): Promise<void> {
 const GOODBYE_MS = 5_000;
 
 /**
- * Returns the memory that only the start needed to the system. It is as much as the node needs afterwards. V8
- * shrinks the young generation only if the thread has allocated less than 1,000 bytes a millisecond since the
- * last collection and for five seconds. So the first call collects the garbage, and the second call shrinks
- * the young generation.
+ * Returns the memory that only the start needed to the system. This is as much as the node needs afterwards.
+ * V8 shrinks the young generation of its heap only if the thread has allocated less than 1,000 bytes a
+ * millisecond since the last collection and for five seconds. So the first call collects the garbage, and the
+ * second call shrinks the young generation.
  */
 async function releaseAfterStart(): Promise<void> {
   for (let release = 0; release < 2; release++) {
@@ -306,7 +306,10 @@ async function releaseAfterStart(): Promise<void> {
     releaseMemory();
   }
 }
-/** Each release blocks the main thread for about 80 ms. */
+/**
+ * The time in milliseconds after the start before memory is released, because this blocks the main thread for
+ * about 80 ms.
+ */
 const RELEASE_AFTER_MS = 10_000;
 /** The maximum time in milliseconds for which the API and the observer wait until the policy is in force. */
 const SETTLES_WITHIN_MS = 3_000;

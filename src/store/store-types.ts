@@ -126,8 +126,8 @@ export type PolicyStore = {
   history(id: string): Promise<PolicyRecord[]>;
   revision(id: string, revision: number): Promise<StoredPolicy | null>;
   /**
-   * Returns the bytes from `from` to `to` (exclusive) of the body of a revision. Returns null if the revision
-   * does not exist.
+   * Returns the bytes from `from` to `to` (exclusive) of the policy text of a revision. Returns null if the
+   * revision does not exist.
    */
   slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null>;
   /** Returns the generation of the last commit; 0 before the first commit. */

@@ -27,8 +27,8 @@ export type KubernetesBindingPorts = {
    */
   readonly isAtRest: () => boolean;
   /**
-   * The time in milliseconds before the selectors of a dry run are released, by default `RELEASE_MS`. Tests
-   * shorten it.
+   * The time in milliseconds for which the Kubernetes selectors of a dry run are still watched, by default
+   * `RELEASE_MS`. Tests shorten it.
    */
   readonly releaseMs?: number | undefined;
 };

@@ -74,7 +74,7 @@ export class MergedFindings {
     const { limit, cursor, untilMs } = this.#query;
     const begin = cursor === null ? null : readCursor(cursor);
     const within = this.#sorted().filter(({ place }) => this.#horizon === null || place <= this.#horizon);
-    // Omit a finding with a later event on another node: it is on an earlier page, or later than `until`.
+    // Omit a finding that has a later event on another node: it is on an earlier page, or later than `until`.
     const found = within
       .filter(({ place }) => begin === null || place > begin)
       .filter(({ lastMs }) => untilMs === null || lastMs <= untilMs)

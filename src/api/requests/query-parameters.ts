@@ -32,7 +32,7 @@ export const listOf = <T>(read: (text: string) => T | undefined, fault: string) 
     .transform((all) => all.map((text) => read(text) as T))
     .optional();
 
-/** A query parameter with words of a list; it may be repeated. */
+/** A query parameter whose value is one of the given words; it may be repeated. */
 export const wordsOf = <W extends string>(words: readonly W[]) =>
   listOf((text) => words.find((word) => word === text), `Must be one of ${words.join(', ')}.`);
 

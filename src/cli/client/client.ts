@@ -54,7 +54,7 @@ type Download = {
 export type Client = {
   /** Scheme, host and port of the server, for messages to the user. */
   readonly origin: string;
-  /** The error for a response at this path that no Weir node sends. */
+  /** Returns the error for a response at this path that cannot come from a Weir node. */
   foreignAnswer(path: string, cause?: unknown): CliError;
   request(path: string, request?: Request): Promise<unknown>;
   exchange(path: string, request?: Request): Promise<Reply>;

@@ -12,7 +12,7 @@ import type { Membership } from '#cluster/members/membership.js';
 import { EtcdError } from '../etcd/etcd-error.js';
 import { fingerprintOf, type PeerIdentity } from './peer-identity.js';
 
-/** Returns the identity that the node uses from now on: `present`, or a renewed one. */
+/** Returns the certificate and key that the node uses from now on: `present`, or a renewed pair. */
 export type NextIdentity = (present: PeerIdentity | null) => PeerIdentity;
 
 const CHECK_MS = 60_000;
@@ -32,7 +32,7 @@ export class PeerCertificate {
     this.#identity = new BehaviorSubject(next(null));
   }
 
-  /** Emits the present identity, and each renewed one. */
+  /** Emits the present certificate and key of this node, and each renewed pair. */
   get identity(): Observable<PeerIdentity> {
     return this.#identity;
   }

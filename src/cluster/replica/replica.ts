@@ -262,7 +262,10 @@ export class Replica {
     this.#known.clear();
   }
 
-  /** Reads all shared keys, and stores the differences. Returns the revision of the read. */
+  /**
+   * Reads all shared keys from etcd, and stores those that differ from the local store. Returns the revision
+   * of the read.
+   */
   async #read(): Promise<bigint> {
     await this.#load();
     const found = await this.#client.range(this.#keys.shared, READ);

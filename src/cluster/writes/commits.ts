@@ -84,9 +84,9 @@ export class Commits implements SharedCommits {
   }
 
   /**
-   * Commits the end of a pending change, on the condition that the head is unchanged. If the leader decides
-   * the end, a further condition is that this node still leads; if the time has elapsed, also that the timer
-   * of the change has ended. Throws the errors of `commit`.
+   * Commits the end of a pending change, on the condition that no other commit came in between. If the leader
+   * decides the end, a further condition is that this node still leads; if the time has elapsed, also that
+   * the timer of the change has ended. Throws the errors of `commit`.
    */
   async settle(plan: PolicyPlan, { change, because }: ChangeEnd): Promise<void> {
     const timer = this.#keys.change(change);
@@ -149,7 +149,9 @@ export class Commits implements SharedCommits {
     return this.#replica.revisionOf('head');
   }
 
-  /** Returns the conditions that the cluster and the head are unchanged since the plan was made. */
+  /**
+   * Returns the conditions that the cluster and the head (last commit) are unchanged since the plan was made.
+   */
   #unchanged({ headRevision }: PolicyPlan): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },

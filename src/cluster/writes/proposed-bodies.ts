@@ -11,8 +11,9 @@ const LISTS_PER_READ = 100;
 const DELETES_PER_WRITE = 1_000;
 
 /**
- * Returns bodies of a write before its commit as operations for the local store. They include a record with
- * the lock entry of the write, with which `collectProposed` finds the bodies if the write is not committed.
+ * Returns the parts of the policy text of a write before its commit, as operations for the local store. They
+ * include a record with the lock entry of the write, with which `collectProposed` finds the parts if the
+ * write is not committed.
  */
 export function proposedBodies(lock: string, bodies: readonly KvOperation[]): readonly KvOperation[] {
   return bodies.length === 0
@@ -26,7 +27,9 @@ export function proposedBodies(lock: string, bodies: readonly KvOperation[]): re
       ];
 }
 
-/** Returns a view of the local store that also contains `bodies`. */
+/**
+ * Returns a view of the local store that also contains `bodies`: parts of policy texts that are not stored.
+ */
 export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
   const values = new Map(bodies.map(({ key, value }) => [key, value]));
   const getMany: KvReads['getMany'] = async (keys) => {
@@ -38,7 +41,7 @@ export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
 }
 
 /**
- * Removes the bodies of ended writes that no policy and no revision in the local store needs. `isLive`
+ * Removes the policy texts of ended writes that no policy and no revision in the local store needs. `isLive`
  * returns whether a lock entry exists. Must not run at the same time as a change of policies in the store.
  */
 export async function collectProposed(kv: KvStore, isLive: (lock: string) => boolean): Promise<void> {
@@ -58,8 +61,8 @@ export async function collectProposed(kv: KvStore, isLive: (lock: string) => boo
 }
 
 /**
- * Returns the keys of the bodies of all policies and revisions in the local store. Null if one of these
- * cannot be read, so that it is unknown which bodies it needs.
+ * Returns the keys of the text parts of all policies and revisions in the local store. Null if one of these
+ * cannot be read, so that the parts that it needs are unknown.
  */
 async function neededBodies(kv: KvStore): Promise<ReadonlySet<string> | null> {
   const lists = new Set<string>();

@@ -193,7 +193,10 @@ export class Rehearsals {
     return entries.map((entry) => ({ type: 'put', entry }));
   }
 
-  /** Waits for the votes of the other members. Returns the members without a report for `SILENCE_MS`. */
+  /**
+   * Waits for the votes of the other members. Returns the members that neither voted nor reported for
+   * `SILENCE_MS`.
+   */
   #votes(lock: LockKey, listing: Promise<readonly string[]>): Promise<readonly string[]> {
     return new Promise((resolve, reject) => {
       const began = performance.now();

@@ -53,12 +53,12 @@ export async function isBodyValue(key: string, value: Uint8Array): Promise<boole
 }
 
 /**
- * The write of a policy body. `sha256` is the hash of the body's list of parts. `operations` write the new
- * parts and the list to the store.
+ * The write of a policy text. `sha256` is the hash of the list of its parts. `operations` write the new parts
+ * and the list to the store.
  */
 export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
 
-/** The write of a whole policy body. `compressed` is the body as a gzip file. */
+/** The write of a whole policy text. `compressed` is the text as a gzip file. */
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
 
 /**
@@ -79,8 +79,8 @@ export class Bodies {
   }
 
   /**
-   * Applies an edit to a stored policy body, and returns the write of the edited body. Rewrites only the
-   * parts of the body that the edit touches, and at most one neighbouring part.
+   * Applies an edit to a stored policy text, and returns the write of the edited text. Rewrites only the
+   * parts of the text that the edit touches, and at most one neighbouring part.
    */
   async edited(sha256: string, edit: TextEdit): Promise<BodyWrite> {
     const parts = await this.#list(sha256);
@@ -91,7 +91,7 @@ export class Bodies {
     return listed(parts.toSpliced(first, end - first, ...fresh.parts), fresh.parts, fresh.values);
   }
 
-  /** Returns the body as a gzip file, which may consist of several gzip members (RFC 1952). */
+  /** Returns the policy text as a gzip file, which may consist of several gzip members (RFC 1952). */
   async compressed(sha256: string): Promise<Uint8Array> {
     const parts = await this.#list(sha256);
     return Buffer.concat(await this.#values(parts));
@@ -146,7 +146,7 @@ type Places = Pick<TextEdit, 'from' | 'to'>;
 type Touched = { readonly first: number; readonly end: number; readonly start: number; readonly bytes: number };
 
 /**
- * Finds the parts of a policy body that contain the bytes from `from` to `to` (exclusive). Returns the
+ * Finds the parts of a policy text that contain the bytes from `from` to `to` (exclusive). Returns the
  * indexes of these parts from `first` to `end` (exclusive), the offset `start` of the first part, and the
  * size of all parts.
  */
@@ -161,7 +161,7 @@ function touched(parts: readonly Part[], { from, to }: Places): Touched {
 }
 
 /**
- * Like `touched`, but adds a neighbouring part of the policy body if the edit leaves little text in the
+ * Like `touched`, but adds a neighbouring part of the policy text if the edit leaves little text in the
  * touched parts. Without this, many edits would produce many small parts.
  */
 function widened(parts: readonly Part[], edit: TextEdit): Touched {
@@ -174,7 +174,7 @@ function widened(parts: readonly Part[], edit: TextEdit): Touched {
   return { first: first - 1, end, start: start - before, bytes: bytes + before };
 }
 
-/** Cuts a policy body into parts of similar length and compresses each part. */
+/** Cuts a policy text into parts of similar length and compresses each part. */
 async function cut(
   text: Uint8Array,
   level: number,

@@ -17,7 +17,7 @@ type Written = {
 /** Keeps the last-good copy, which is a second copy of the active policy in a file, up to date. */
 export class LastGoodCopy {
   #isOld = false;
-  /** The last commit of this node, until the copy contains it. */
+  /** The last commit of this node, until the last-good copy contains it. */
   #written: Written = {};
 
   constructor(
@@ -26,7 +26,7 @@ export class LastGoodCopy {
     private readonly onFinding: FindingListener,
   ) {}
 
-  /** Whether the copy is older than the active policy. */
+  /** Whether the last-good copy is older than the active policy. */
   get isOld(): boolean {
     return this.#isOld;
   }

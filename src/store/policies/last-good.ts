@@ -10,7 +10,7 @@ import type { PolicyHead, PolicyRow } from './policy-row.js';
 const NAME = 'last-good';
 const NEWLINE = 0x0a;
 /**
- * When the file has this many edits, `append` returns false. The policy store then writes the whole last-good
+ * When the last-good copy has this many edits, `append` returns false. The policy store then writes the whole
  * copy again.
  */
 const MAX_EDITS = 100;
@@ -31,8 +31,8 @@ type LastGoodWrite = {
 };
 
 /**
- * An edit that changes the policy in the last-good copy to the active policy. `of` is the body hash of the
- * policy before the edit.
+ * An edit that changes the policy in the last-good copy to the active policy. `of` is the hash of the policy
+ * text before the edit.
  */
 type LastGoodEdit = {
   readonly head: PolicyHead;
@@ -55,15 +55,15 @@ export type LastGoodFile = {
 type Entry = LastGoodLine & { readonly bytes: Uint8Array };
 
 /**
- * Reads and writes the last-good copy in a file of entries, each with a checksum. An entry is a line of JSON,
- * followed by bytes: the compressed policy body in the first entry, and the new text of an edit in each
- * further entry. Reading stops at an entry that a crash left incomplete, and at an entry that does not edit
- * the body of the entry before.
+ * Reads and writes the last-good copy (a second copy of the active policy) in a file of entries, each with a
+ * checksum. An entry is a line of JSON, followed by bytes: the compressed policy text in the first entry, and
+ * the new text of an edit in each further entry. Reading stops at an entry that a crash left incomplete, and
+ * at an entry that does not edit the text of the entry before.
  */
 export function lastGoodFile(path: string): LastGoodFile {
   /**
-   * The state at the end of the file: the hash of the edited body, and the number and size of the edits. Null
-   * if the end of the file is unknown; then no edit can be appended.
+   * The state at the end of the file: the hash of the edited policy text, and the number and size of the
+   * edits. Null if the end of the file is unknown; then no edit can be appended.
    */
   let tail: { readonly body: string; readonly edits: number; readonly bytes: number } | null = null;
   return {

@@ -20,20 +20,17 @@ export type LoadedPolicies = {
   readonly state: PolicyState;
   /** Ids of policies whose stored record is damaged. */
   readonly damaged: ReadonlySet<string>;
-  /**
-   * Policy bodies from the last-good copy that could not be written back to the store. The key is the body
-   * hash.
-   */
+  /** Policy texts from the last-good copy that could not be written back to the store, by their hash. */
   readonly restored: ReadonlyMap<string, Uint8Array>;
   /** Whether the last-good copy, a file, is older than the generation in force. */
   readonly isCopyOld: boolean;
 };
 
 /**
- * Reads the policies of a store, and compares them with the last-good copy. Repairs the store from the copy
- * in three cases: the head is damaged, the copy has a higher generation, or the active policy is damaged and
- * the copy has the same generation. In all other cases a damaged active policy stays damaged. Throws
- * `store_damaged` if the head is damaged, and there is no copy.
+ * Reads the policies of a store, and compares them with the last-good copy, a file. Repairs the store from
+ * the copy in three cases: the head (the record that names the active policy) is damaged, the copy has a
+ * higher generation, or the active policy is damaged and the copy has the same generation. In all other cases
+ * a damaged active policy stays damaged. Throws `store_damaged` if the head is damaged, and there is no copy.
  */
 export async function loadPolicies(
   kv: KvStore,

@@ -20,7 +20,7 @@ type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision'>;
 type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
 
 /**
- * Returns the store operations of a commit. `bodyOf` returns the operations for a policy body. Throws the
+ * Returns the store operations of a commit. `bodyOf` returns the operations for a policy text. Throws the
  * errors of `PolicyStore.commit`.
  */
 export async function planOf(

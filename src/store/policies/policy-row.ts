@@ -3,7 +3,7 @@ import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 
 /**
  * A policy record as the store keeps it. The record has no field `active`, because only `PolicyHead` names
- * the active policy. `body_sha256` is the hash of the list of parts of the policy's body.
+ * the active policy. `body_sha256` is the hash of the list of the parts of the policy text.
  */
 export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
 

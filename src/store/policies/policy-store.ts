@@ -31,7 +31,7 @@ import { type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
 export type SharedCommits = Pick<SharedStore, 'applied'> & {
   /** The id of this node. */
   readonly node: string;
-  /** The revision of the head that `applied` has emitted last. */
+  /** The revision of the head (last commit) that `applied` has emitted last. */
   readonly headRevision: bigint;
   /**
    * Writes a commit to the shared store. Resolves when `applied` has emitted the commit on this node. Throws
@@ -71,10 +71,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #plans = new WeakMap<PolicyChange, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
-  /**
-   * Policy bodies from the last-good copy that could not be written back to the store. The key is the body
-   * hash.
-   */
+  /** Policy texts from the last-good copy that could not be written back to the store, by their hash. */
   readonly #restored = new Map<string, Uint8Array>();
   readonly #present = new BehaviorSubject<PolicyState>(NO_POLICIES);
   readonly #followed = new Subject<number>();
@@ -315,7 +312,7 @@ class KvPolicyStore implements PolicyStore {
   }
 
   /**
-   * Returns the write of the policy body. For an edit, applies the edit to the stored body; throws
+   * Returns the write of the policy text. For an edit, applies the edit to the stored text; throws
    * `revision_conflict` if the edit refers to another revision than the stored one.
    */
   async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {

@@ -142,7 +142,7 @@ export const RECORDS = {
   ),
 } as const;
 
-/** A line of the last-good copy: the head, and the record of the active policy. */
+/** A line of the last-good copy of the active policy: the head, and the record of the policy. */
 export type LastGoodLine = {
   readonly head: PolicyHead;
   readonly row: PolicyRow | null;
