@@ -190,7 +190,7 @@ describe('the Prometheus metrics', () => {
     expect(wrong).toEqual([]);
   });
 
-  it('the metrics of integrations show the state, the objects and the age of each integration, and the members in the kernel', async () => {
+  it('the metrics of Kubernetes integrations show the state, objects and age of each integration, and the number of members in the kernel', async () => {
     const lines = (await metricsOfEveryPart().scrape()).split('\n');
     const found = lines.filter((line) => line.startsWith('weir_kubernetes_') && !line.endsWith('} 0'));
     expect(found.sort()).toEqual([

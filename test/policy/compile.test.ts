@@ -86,7 +86,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('`compile` throws CompileTooLarge with table steps above the step limit, with and without a `CompileMemory` of earlier compilations', () => {
+  test('`compile` throws CompileTooLarge with the table name `steps` above the step limit, with and without a `CompileMemory` of earlier compilations', () => {
     const given = catchAll(200, 200);
     const limits = { steps: 20_000 };
     const memory = new CompileMemory();
@@ -225,7 +225,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect([error.need, error.limit]).toEqual([needed, needed - 1]);
   });
 
-  test('`compile` throws CompileTooLarge with table lists if groups with one source alternate with groups for all sources', () => {
+  test('`compile` throws CompileTooLarge with the table name `lists` if groups with one source alternate with groups for all sources', () => {
     const groups = Array.from(
       { length: 6_000 },
       (_, number): Group => ({
@@ -237,7 +237,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('lists');
   });
 
-  test('`compile` throws CompileTooLarge with table `source-port maps` if many ranges of source ports and of destination ports overlap', () => {
+  test('`compile` throws CompileTooLarge with the table name `source-port maps` if many ranges of source and destination ports overlap', () => {
     const rules = some(3_000, (number) =>
       rule({
         protocol: 6,
@@ -249,7 +249,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect(error.table).toBe('source-port maps');
   });
 
-  test('`compile` throws CompileTooLarge with table steps if the compilation needs more steps than allowed', () => {
+  test('`compile` throws CompileTooLarge with the table name `steps` if the compilation needs more steps than allowed', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],

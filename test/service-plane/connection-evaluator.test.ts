@@ -48,7 +48,7 @@ function granting(): MessagePort {
   return port1;
 }
 
-test('the decision on a connection waits for the grants if a rule has a hostname, and does not wait otherwise', async () => {
+test('the decision on a connection waits for the DNS grants if a rule has a hostname, and does not wait otherwise', async () => {
   const waiting = evaluator();
   waiting.awaitGrants(60_000);
   const named = waiting.stepsOf(flowTo(443));
@@ -58,7 +58,7 @@ test('the decision on a connection waits for the grants if a rule has a hostname
   expect([await named, addressed].map((steps) => steps?.length)).toEqual([2, 2]);
 });
 
-test('no rule decides a connection that a rule by hostname can match if the datapath does not respond in time', async () => {
+test('no rule decides a connection that a rule with a hostname can match if the datapath does not respond in time', async () => {
   const waiting = evaluator();
   waiting.awaitGrants(20);
   expect(await waiting.stepsOf(flowTo(443))).toBeNull();

@@ -16,7 +16,7 @@ const codeOf = (promise: Promise<unknown>) =>
     (error: StoreError) => error.code,
   );
 
-it('the integration store counts the revisions of a record, and keeps the last author and the time of creation', async () => {
+it('the store of Kubernetes integrations counts the revisions of a record, and keeps the last author and the time of creation', async () => {
   let seconds = 0;
   const store = createIntegrationStore(createMemoryStore(), { now: () => new Date(seconds++ * 1000) });
   const made = await store.put(integration, 'ops', 0);
@@ -42,7 +42,7 @@ it('the integration store counts the revisions of a record, and keeps the last a
   expect(await store.list()).toEqual([changed]);
 });
 
-it('the integration store refuses a write or removal that expects another revision than the stored revision', async () => {
+it('the store of Kubernetes integrations refuses a write or removal that expects another revision than the stored revision', async () => {
   const store = createIntegrationStore(createMemoryStore());
   expect(await codeOf(store.put(integration, 'ops', 1))).toBe('revision_conflict');
   await store.put(integration, 'ops');
@@ -53,7 +53,7 @@ it('the integration store refuses a write or removal that expects another revisi
   expect(await store.get('prod')).toBeNull();
 });
 
-it('the integration store accepts only one of two concurrent writes that expect the same revision', async () => {
+it('the store of Kubernetes integrations accepts only one of two concurrent writes that expect the same revision', async () => {
   const store = createIntegrationStore(createMemoryStore());
   const codes = await Promise.all([codeOf(store.put(integration, 'a', 0)), codeOf(store.put(integration, 'b', 0))]);
   expect(codes).toEqual(['done', 'revision_conflict']);

@@ -124,7 +124,7 @@ describe('a policy change that must be confirmed', () => {
     },
   );
 
-  test('a node can revert a pending policy change locally, without a change of the store', async () => {
+  test('a node can enforce the policy before a pending change again, without a change of the store', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));
@@ -136,7 +136,7 @@ describe('a policy change that must be confirmed', () => {
     expect(await stateOf(policies)).toEqual([4, '{"n":2}', 2, 4, '{"n":2}']);
   });
 
-  test('a pending policy change ends with a later write, and stays pending after a write that changes nothing in force', async () => {
+  test('a pending policy change ends with a later write, and stays pending after a write that does not change the policy in force', async () => {
     const { policies, change } = await changed();
     const other = storedPolicy({ id: 'b', name: 'b', revision: 1, active: false }, '{}');
     await policies.commit({ put: other, generation: 2 });

@@ -173,7 +173,7 @@ describe('the policy store', () => {
     expect(await policies.generation()).toBe(1);
   });
 
-  it('the policy store has a commit that the database stored although its batch failed, now and after the next start', async () => {
+  it('the policy store has a commit that the database stored although the write reported a failure, now and after the next start', async () => {
     const { kv, faults } = faulty();
     const policies = await open(kv);
     await policies.commit({ put: storedPolicy({ id: 'a', name: 'edge' }, '{"n":1}'), generation: 1 });

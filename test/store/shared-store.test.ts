@@ -163,7 +163,7 @@ describe('a setting in a cluster', () => {
     expect(seen).toEqual([1, 2, null]);
   });
 
-  it('the update of a cluster setting uses the value of a faster node if the client expects no revision', async () => {
+  it('the update of a cluster setting is computed from the value that another node wrote first, if the client expects no revision', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -175,7 +175,7 @@ describe('a setting in a cluster', () => {
     expect([await updated, shared.json('setting/x')]).toEqual([2, 2]);
   });
 
-  it('the update of a cluster setting is refused if another node was faster and the client expects a revision', async () => {
+  it('the update of a cluster setting is refused if another node wrote first and the client expects a revision', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);

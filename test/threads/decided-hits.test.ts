@@ -15,7 +15,7 @@ function received(port: Parameters<typeof receiveMessageOnPort>[0]) {
   return hits;
 }
 
-test('`DecidedHits` sends equal decisions once, as one hit count with the time of the last decision', () => {
+test('`DecidedHits` (hits of DNS and HTTP rules) sends equal decisions once, as one hit count with the time of the last decision', () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);
@@ -44,7 +44,7 @@ test('`DecidedHits` sends equal decisions once, as one hit count with the time o
   port1.close();
 });
 
-test('`DecidedHits` without a port keeps the hit counts of the newest generation, and sends them through the next port', async () => {
+test('`DecidedHits` without a MessagePort keeps the hit counts of the newest generation, and sends them through the next port', async () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);

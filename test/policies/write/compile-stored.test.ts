@@ -94,14 +94,14 @@ describe('the write of one group at another node', () => {
     ]);
   });
 
-  test('a proposed source group is not compiled alone by a policy thread that does not have the text of the policy before the write', async () => {
+  test('`compileProposedGroup` returns null if the policy thread does not have the text of the policy before the write', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     const { record } = stored(2, '{}');
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('a proposed source group is not compiled with the text of a refused write that has the same revision', async () => {
+  test('`compileProposedGroup` returns null if the policy thread has only the text of a refused write with the same revision', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, stored(2, policy(group('a', 8080)), '2026-01-02T03:04:59.000Z'));
@@ -110,7 +110,7 @@ describe('the write of one group at another node', () => {
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('a proposed source group is not compiled alone if the node does not have the revision before the write', async () => {
+  test('`compileProposedGroup` returns null if the node does not have the revision before the write', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, first);
