@@ -28,7 +28,7 @@ export function followPolicyFile(
   const failed = (failure: unknown, from: string): void => {
     if (failure instanceof PolicyFileRefused) {
       const { detail, problems } = failure.refusal;
-      log.error({ path: from, problems }, `the policy file ${from} was not written: ${detail}`);
+      log.error({ path: from, problems }, `the policy of the file ${from} was not written to the node: ${detail}`);
     } else log.error({ path: from }, failure instanceof Error ? failure.message : String(failure));
   };
   return new FollowedPolicyFile(path, { apply, isFinal, failed }, ready);

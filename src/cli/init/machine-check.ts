@@ -23,7 +23,7 @@ export function checkMachineFor(config: string, asUnit: boolean): readonly strin
   const check = checkSchema.safeParse(parsed(stdout));
   if (!check.success) {
     const reason = error?.message ?? stderr.trim();
-    throw new CliError(`the check ${called(privileges)}failed: ${reason}`);
+    throw new CliError(`the check of this machine ${called(privileges)}failed: ${reason}`);
   }
   const { missing, faults, warnings } = check.data;
   const reasons = [...missing.map(({ sentence }) => sentence), ...faults];

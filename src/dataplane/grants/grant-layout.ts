@@ -57,7 +57,7 @@ export function linesFor(capacity: number): number {
 export function capacityOf(lines: number): number {
   const least = Math.floor(((lines - PROBES - 1) * 2) / 3);
   for (let capacity = least; capacity <= least + 2; capacity++) if (linesFor(capacity) === lines) return capacity;
-  throw new RangeError(`compute the capacity of the map grants: a map of ${lines} cache lines fits no capacity`);
+  throw new RangeError(`compute the capacity of the map grants: no capacity needs a map of ${lines} cache lines`);
 }
 
 export function regionsFor(capacity: number): { readonly homes: number; readonly sets: number; readonly end: number } {

@@ -184,7 +184,7 @@ class DatapathThread implements BegunDatapath {
   }
 
   #started(): Thread {
-    if (this.#thread === undefined) throw new Error('the datapath is not open');
+    if (this.#thread === undefined) throw new Error('the datapath is not open: it was not started, or was closed');
     return this.#thread;
   }
 

@@ -157,7 +157,7 @@ class DnsThread implements DnsProxy {
   }
 
   #opened(): Thread {
-    if (this.#thread === null) throw new Error('the DNS proxy is not open');
+    if (this.#thread === null) throw new Error('the DNS proxy is not open: it was not started, or was closed');
     return this.#thread;
   }
 

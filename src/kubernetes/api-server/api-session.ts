@@ -67,7 +67,7 @@ export class ApiSession {
     // Refuse a CA without a certificate, because Node.js would trust the public certificate authorities
     // instead.
     if (!caPem.includes('-----BEGIN CERTIFICATE-----'))
-      throw new Error('the CA file of the API server contains no PEM certificate');
+      throw new Error('the configured CA of the API server contains no PEM certificate');
     this.#url = new URL(server.url);
     this.#token = token;
     const options = {
