@@ -5,7 +5,7 @@ import type { Bench, Row } from './bench.js';
 import { quantile } from './cluster/quantile.js';
 import { residentMiB } from './resident.js';
 
-/** The number of blocks of writes to the cluster, each of which a block to the single node follows. */
+/** The number of blocks of writes to the cluster. A block of writes to the single node follows each. */
 const BLOCKS = 10;
 const WRITES_OF_BLOCK = 20;
 const PATH = '/api/v1/policy';

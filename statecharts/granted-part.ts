@@ -48,8 +48,8 @@ export const initialContext = <Input extends GrantedInput>(
 
 export const GRANTED_ACTORS = {
   /**
-   * Starts the threads of the part and makes them listen. Before that, closes the threads and sockets that
-   * an earlier call has opened.
+   * Starts the threads of the DNS proxy or service plane and makes them listen. Before that, closes the
+   * threads and sockets that an earlier call has opened.
    */
   open: fromPromise<void>(notProvided('open')),
   /** Connects the threads of the DNS proxy or service plane to the grants of the datapath. */
@@ -91,7 +91,7 @@ export const GRANTED_GUARDS = {
   isConfigured: ({ context }: Context) => context.configured,
   isNeededFromTheStart: ({ context }: Context) => context.needed,
   isNeeded: (_: unknown, params: { needed: boolean }) => params.needed,
-  /** True if the part could not listen because no interface of the node has the configured listen address. */
+  /** True if the part cannot listen because no interface of the node has the configured listen address. */
   lacksAddress: ({ context }: Context) => context.failureCode === 'EADDRNOTAVAIL',
   mayConnect: ({ context }: Context) => context.enforced && context.isEnforcing && !context.hasGrants,
   lacksGrants: ({ context }: Context) => context.enforced && !context.hasGrants,
@@ -151,7 +151,7 @@ type Own<
 > = {
   readonly part: P;
   readonly need: keyof Needs;
-  /** The texts in the readiness report for the states that the charts of both parts share. */
+  /** The texts in the readiness report for the states that the DNS proxy and the service plane share. */
   readonly details: Readonly<
     Record<
       | 'needed_but_absent'
@@ -168,7 +168,7 @@ type Own<
   readonly notePolicy: Note;
   /** The action that makes the threads of the DNS proxy or service plane use the policy in force. */
   readonly use: Use;
-  /** Further event types and their actions. They apply in all states, if the configuration has the part. */
+  /** Further event types and their actions, for all states with a configured DNS proxy or service plane. */
   readonly facts: F;
   /** The type of the event that the DNS proxy or service plane sends when its threads died of an error. */
   readonly died: Died;
@@ -177,8 +177,8 @@ type Own<
   /** Actors that the chart invokes in all states, if the configuration has the DNS proxy or service plane. */
   readonly watching: Watching;
   /**
-   * The transitions that the state `deciding` takes when the part has a policy and grants. Their target
-   * states are in `states`.
+   * The transitions of the state `deciding`, in which the DNS proxy or service plane has a policy and grants.
+   * Their target states are in `states`.
    */
   readonly deciding: Deciding;
   readonly states: States;

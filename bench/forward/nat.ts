@@ -58,8 +58,8 @@ async function establish(rigs: readonly ForwardRig[], { real, wire }: Flows): Pr
 }
 
 /**
- * Returns the time of a packet with Weir, in units of the time with the same NAT and without a program. Both
- * nodes forward in turns.
+ * Returns the time of a packet with Weir, relative to the time with the same NAT and without BPF programs.
+ * Both nodes forward in turns.
  */
 async function cost(pair: Pair, flows: Flows, from: 'client' | 'server'): Promise<number> {
   const rigs = [pair.plain, pair.filtered];

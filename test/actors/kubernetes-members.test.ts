@@ -248,7 +248,7 @@ describe('the members of selectors in a running node', () => {
       const group = { ...POLICY.policy.source_groups[0], id: 'more' };
       const grown = await system.policies.write(write(group, { target: { by: 'id', id }, sourceGroup: 'more' }));
       expect([tried, first, grown].map(({ kind }) => kind)).toEqual(['checked', 'written', 'written']);
-      // The dry run finds no room, so `first` leaves them out. Its generation lets the next write try again.
+      // The dry run finds no room, so `first` omits former members. Its generation lets the next write try.
       expect(pairs).toEqual([1, 0, 0, 1, 0]);
     });
 

@@ -94,8 +94,8 @@ test('two threads that open flows in the same set of the flow table take differe
   try {
     kernel.activate(compile(policy([group(['10.0.0.0/8'], rules)])));
     for (const destinationPort of [53, 54]) {
-      // Each of two threads opens three flows in the only flow set of the table, which has eight ways. Both
-      // threads therefore claim ways at the same time, in a nearly empty set and in a nearly full set.
+      // Each of two threads opens three flows in the only flow set of the table, which has eight ways (places
+      // for a flow). So both threads claim ways at the same time, in a nearly empty and in a nearly full set.
       const flows = Array.from({ length: 3 }, (_, index) => {
         const given = packet({ protocol: IPPROTO.udp, destinationPort, sourcePort: 1_000 + index });
         const key = keyOfFlow(kernel, given);

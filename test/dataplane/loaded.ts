@@ -32,8 +32,8 @@ const LINE = FLOW_STRUCT_BYTES / 4;
 const USE = FLOW_KEY_OFFSETS.protocol / 4;
 const KEY_CLAIMED = 2;
 /**
- * The bit SPILLED in the tag of way 0 of a flow set. The datapath sets this bit if the set is crowded and a
- * new flow is therefore stored in its second flow set.
+ * The bit SPILLED in the tag of way 0 (the first place for a flow) of a flow set. The datapath sets this bit
+ * if the set is crowded and a new flow is therefore stored in its second flow set.
  */
 const SPILLED = 0x40;
 
@@ -196,8 +196,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return there;
     },
     /**
-     * Reserves `by` of the 8 ways, so that flows cannot use these ways. The flow table must have only one
-     * flow set, which requires a capacity of at most 4.
+     * Reserves `by` of the 8 ways (places for a flow), so that flows cannot use them. The flow table must
+     * have only one flow set, which requires a capacity of at most 4.
      */
     narrow(by: number): void {
       occupied = by;
@@ -231,7 +231,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       }
       return stray;
     },
-    /** Returns the number of ways in use: ways whose tag, apart from the bit SPILLED, is not 0. */
+    /** Returns the number of used ways (places for a flow): those with a tag other than 0 and SPILLED. */
     takenWays(): number {
       const tags = new Uint8Array(table.tags.buffer);
       return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;

@@ -52,7 +52,7 @@ type Mood = { readonly fresh: number; readonly replies: number; readonly fragmen
 
 /**
  * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy, the
- * epoch and the pickup period.
+ * epoch and the pickup period, in which a TCP packet without SYN may open a flow.
  */
 export function makeSequence(random: Random, packet: () => Packet, length: number): Step[] {
   const conversations = Array.from({ length: random.between(1, 5) }, () => conversation(random, packet()));

@@ -23,7 +23,7 @@ export type ModelFlow = {
   readonly acknowledged: [number, number];
   /** For each side, whether it must acknowledge a FIN of the other side by the number in `acknowledged`. */
   readonly awaits: [boolean, boolean];
-  /** Whether the flow is half closed by a FIN alone, which no packet of the receiver has followed. */
+  /** Whether the flow is half closed by a FIN, after which its receiver has sent no packet. */
   isLeft: boolean;
   readonly packets: [number, number];
   readonly bytes: [number, number];

@@ -81,8 +81,8 @@ describe('the program image (a compiled policy as cache lines)', () => {
       const bottom = tree.at(-2) ?? 0;
       const said = ((image.words[list * LINE_WORDS + 14] ?? 0) + 4 * bottom) >>> 0;
       const leaf = tree.at(-1) ?? 0;
-      // The port map is in one of the four cache lines that begin at the prediction. Intervals without a port
-      // map can move the port map to the line before.
+      // The port map is in one of the four cache lines from the predicted line on. Intervals without a port
+      // map can move it to the line before.
       expect({ index, ahead: leaf - said }).toEqual({ index, ahead: Math.min(3, Math.max(-1, leaf - said)) });
     }
   });
