@@ -16,7 +16,7 @@ export type DescriptionPorts = {
    */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;
-  /** The members of selectors; undefined on a node without integrations. */
+  /** The addresses that selectors select; undefined on a node without Kubernetes integrations. */
   readonly membership: ListedMembership | undefined;
 };
 

@@ -15,8 +15,8 @@ import type { PolicyStore } from '#store/store-types.js';
 import { FairQueue, runOrRefuse } from './fair-queue.js';
 
 /**
- * An explain request. `policy` is a draft in singleton form; the API has checked its shape, but not validated
- * its contents. Without `policy`, the request is about the active policy.
+ * An explain request. `policy` is a draft in singleton form (without name and mode); the API has checked its
+ * shape, but not validated its contents. Without `policy`, the request is about the active policy.
  */
 export type ExplainQuestion = { readonly policy?: PolicyConfig; readonly query: ExplainQuery };
 
@@ -24,22 +24,23 @@ export type ExplainPorts = {
   readonly policies: PolicyStore;
   readonly active: ExplainLane;
   /**
-   * The thread and queue for drafts. A draft that exceeds its time limit terminates its thread. If drafts
-   * shared the thread of the active policy, the cached active policy would be lost.
+   * The thread and queue for drafts (policies that requests contain). A draft that exceeds its time limit
+   * terminates its thread. If drafts shared the thread of the active policy, the cached active policy would
+   * be lost.
    */
   readonly drafts: ExplainLane;
   readonly surroundings: PolicySurroundings;
   /**
    * Returns the state of the node that affects the decision about a packet. `ofDraft`: the request is about a
-   * draft.
+   * draft (a policy in the request).
    */
   readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
-  /** See `DnsProxy.unforwardedReason`. Null if the node has no DNS proxy. */
+  /** Returns why the DNS proxy answers a lookup of a name itself; null if it does not or does not run. */
   readonly unforwardedReason: (name: string) => UnforwardedReason | null;
-  /** Returns the selector resolution, and the set of selectors of a source. */
+  /** Returns which selectors are resolved, and which of them select a source. */
   readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
   readonly ownerOf: (address: number) => OwnerName | null;
-  /** See `System.enforcedInstead`. */
+  /** Returns the generation that the kernel enforces instead of the active policy; null if there is none. */
   readonly enforcedInstead: () => Promise<number | null>;
 };
 
@@ -66,14 +67,15 @@ export function explainLane(thread: PolicyThread, budgetMs: number): ExplainLane
  */
 export const ACTIVE_BUDGET_MS = 30_000;
 /**
- * The time limit in milliseconds of an explain request for a draft. A draft has at most 1 MiB. A new thread
- * starts and reads such a draft within one second.
+ * The time limit in milliseconds of an explain request for a draft (a policy in the request). A draft has at
+ * most 1 MiB. A new thread starts and reads such a draft within one second.
  */
 export const DRAFT_BUDGET_MS = 4_000;
 
 /**
- * Explains a draft or the active policy. For the active policy, first sends only its cache key to the thread.
- * If the policy is not in the cache of the thread, sends the request again with the policy text.
+ * Explains a draft (the policy in the request) or the active policy. For the active policy, first sends only
+ * its cache key to the thread. If the policy is not in the cache of the thread, sends the request again with
+ * the policy text.
  */
 export async function explainPolicy(
   ports: ExplainPorts,
@@ -139,7 +141,7 @@ async function withNode({ node }: Pick<ExplainPorts, 'node'>, asks: PacketQuery,
   return { ...asks, node: now, real: { packet: real, node: await node(real, ofDraft) } };
 }
 
-/** Returns the source, and the destinations with and without translation. */
+/** Returns the source address of a request, and its destination addresses before and after translation. */
 function addressesOf(query: ExplainQuery): readonly [number, ...number[]] {
   if ('query' in query) return [query.source];
   const { packet, real } = query;

@@ -9,8 +9,8 @@ import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
 
 /**
- * The pending change, and the change that was reverted last. `nodes`: the health of the nodes that enforce a
- * roll-out first; null if etcd cannot be reached.
+ * The pending change, and the last reverted change. `nodes`: the health of the nodes that enforce a roll-out
+ * first; null if etcd cannot be reached.
  */
 export type ChangeView = {
   readonly pending: (PendingChange & { readonly nodes: readonly NodeHealth[] | null }) | null;

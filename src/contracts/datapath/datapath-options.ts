@@ -38,7 +38,7 @@ export type DatapathOptions = {
   readonly divertDns?: boolean;
   /** The IPv4 address and port where the service plane listens; null without a service plane. */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null;
-  /** The maximum number of addresses that can have a grant at the same time. */
+  /** The maximum number of addresses that can match hostname patterns (have a grant) at the same time. */
   readonly grantCapacity: number;
   /**
    * The bits of the packet mark (`skb->mark`) that Weir uses. The guard (Weir's nftables rules) uses the

@@ -34,8 +34,5 @@ export type StagedRuleNames = {
   readonly generation: number;
   readonly entries: Uint32Array;
 };
-/**
- * The rule names of a compiled policy that is or was in force. `epoch`: the number of its activation in the
- * kernel.
- */
+/** The rule names of a compiled policy. `epoch`: the number of its activation in the kernel. */
 export type FlippedRuleNames = StagedRuleNames & { readonly epoch: number };

@@ -1,6 +1,9 @@
 import type { Decider } from '#contracts/policy/rule-names.js';
 
-/** A request of a DNS or service-plane thread to the datapath thread: grant addresses for patterns. */
+/**
+ * A request of a DNS or service-plane thread to the datapath thread: let addresses match hostname patterns
+ * until an expiry (grants).
+ */
 export type GrantRequest = {
   readonly id: number;
   /**
@@ -19,8 +22,8 @@ export type GrantRequest = {
 export type GrantAnswer = { readonly id: number; readonly refused: number | null };
 
 /**
- * Asks for which patterns an address has a grant. `expiredToo`: include patterns whose grant has expired but
- * is still stored.
+ * Asks for which patterns an address has a grant (which it matches). `expiredToo`: include patterns whose
+ * grant has expired but is still stored.
  */
 export type GrantedRequest = { readonly id: number; readonly address: number; readonly expiredToo: boolean };
 /** The reply to a `GrantedRequest`. `patterns` is null if the datapath is not open. */
@@ -33,7 +36,7 @@ export type GrantedReply = { readonly id: number; readonly patterns: readonly st
 export type HitsMessage = { readonly hits: readonly DecidedHit[] };
 export type DecidedHit<By = number | Decider> = {
   readonly generation: number;
-  /** The deciding rule or default: its rank in the program of `generation`, or its names. */
+  /** The deciding rule or default: its rank (position) in the program of `generation`, or its names. */
   readonly by: By;
   readonly count: number;
   /** The time of the last of these decisions, in nanoseconds on the monotonic clock. */

@@ -13,8 +13,8 @@ export type DnsStats = {
   readonly nxdomainUpstream: number;
   readonly servfail: number;
   /**
-   * Number of grants: one for each pair of address and pattern. Each renewal of a grant counts again. A grant
-   * request that the datapath refuses in part does not count.
+   * Number of grants (addresses that match a pattern): one for each pair of address and pattern. Each renewal
+   * of a grant counts again. A grant request that the datapath refuses in part does not count.
    */
   readonly grants: number;
   /**

@@ -6,13 +6,13 @@ export type OwnerName = {
   readonly name: string;
 };
 
-/** The new owner of an address; null if no object owns the address any more. */
+/** The Kubernetes object that owns an address now; null if no object owns the address any more. */
 export type OwnerChange = { readonly address: number; readonly owner: OwnerName | null };
 
 /**
- * Owners of addresses that changed together. `replaces`: all other addresses have no owner any more.
- * `sinceMs`: the time from which the owners own the addresses, in milliseconds since 1970; 0 if the time is
- * not known.
+ * Owners (Kubernetes objects) of addresses that changed together. `replaces`: all other addresses have no
+ * owner any more. `sinceMs`: the time from which the owners own the addresses, in milliseconds since 1970; 0
+ * if the time is not known.
  */
 export type OwnerChanges = {
   readonly replaces: boolean;

@@ -10,7 +10,7 @@ import type {
 
 /**
  * This file defines the interface of the Kubernetes thread. The thread watches the objects of all
- * integrations, and returns the members of the selectors of policies.
+ * integrations, and returns the addresses (members) that the selectors of policies select.
  */
 
 /**
@@ -37,13 +37,14 @@ export type KubernetesOptions = {
 export type StoredObject = { readonly key: string; readonly value: string | null };
 
 /**
- * The changed members in one message of the thread. `replaces`: all members, in the first message after each
- * start of the thread; the numbers of sets begin anew. `changes`: in later messages, at most one change that
- * removes selectors or owners, and then at most one that only adds.
+ * The changed members (addresses that Kubernetes objects own) in one message of the thread. `replaces`: all
+ * members, in the first message after each start of the thread; the numbers of sets of selectors begin anew.
+ * `changes`: in later messages, at most one change that removes selectors or owners, and then at most one
+ * that only adds.
  * - `owners`: the addresses whose owner has changed, with the name of the new owner; null if the address has
  *   no owner.
- * - `shared`: addresses that became shared since the last message, at most about a hundred.
- * - `scope`: the selector resolution after the members; undefined if it is the same as before.
+ * - `shared`: addresses that objects of two integrations own since the last message, at most about a hundred.
+ * - `scope`: the selector resolution after the changes; undefined if it is the same as before.
  * - `stored`: the changed records for the store, from which a later process restores the members.
  */
 export type MembersMessage = {
@@ -98,8 +99,9 @@ export type MemberPage = {
 
 export type KubernetesListener = {
   /**
-   * Applies members. The thread sends the next message after the promise has resolved. The promise must not
-   * wait for `membership`. If it rejects, the thread is started again.
+   * Applies the changed members (addresses that Kubernetes objects own). The thread sends the next message
+   * after the promise has resolved. The promise must not wait for `membership`. If it rejects, the thread is
+   * started again.
    */
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
@@ -136,12 +138,12 @@ export type KubernetesSource = {
    */
   release(): void;
   /**
-   * Returns the facts about an integration, for which it visits all objects. Rejects at once if the thread
-   * does not run, like the next two methods.
+   * Returns the facts about an integration, and visits all its objects for this. Rejects at once if the
+   * thread does not run; so do the next two methods.
    */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;
-  /** Returns the members of selectors by ascending address, after the address `after`, and their networks. */
+  /** Returns the selected addresses after the address `after`, ascending, and the selected networks. */
   membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
   close(): Promise<void>;
 };

@@ -18,7 +18,7 @@ export type PendingWrite = { readonly terms: ChangeTerms; readonly by: string; r
 export type PendingChange = PendingWrite & {
   /** The id of the commit of the write. */
   readonly id: string;
-  /** The generation of the write. */
+  /** The generation (number of the activation) of the write. */
   readonly generation: number;
   /** The policy that was in force before the write. */
   readonly before: { readonly generation: number };

@@ -37,7 +37,7 @@ export type PolicyWrite = {
   readonly dryRun: boolean;
   /**
    * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may not
-   * change the node; it uses the members that are already known.
+   * change the node; it uses the addresses of pods that are already known.
    */
   readonly mayWatch: boolean;
   /**

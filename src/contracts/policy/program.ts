@@ -54,7 +54,7 @@ export type Program = {
     readonly names: Uint32Array;
     readonly portMaps: Uint32Array;
   };
-  /** The tables for sources with an owner (D38a); null if the policy names no resolved selector. */
+  /** The tables for sources that Kubernetes objects own (D38a); null if no selector is resolved. */
   readonly members: MemberTables | null;
   /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;

@@ -17,7 +17,7 @@ export type Inspection = PolicyOrProgram<Policy> & Compiled;
 
 type Compiled = {
   readonly generation: number;
-  /** The selector resolution with which the policy was compiled. */
+  /** Which Kubernetes selectors were resolved when the policy was compiled, and their networks. */
   readonly scope: SelectorResolution;
 };
 

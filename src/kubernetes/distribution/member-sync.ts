@@ -2,8 +2,8 @@ import type { MemberList, MembershipChange } from '#contracts/kubernetes/members
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 
 /**
- * A part of the node that uses the members, such as the DNS proxy. Its methods reject while the part does not
- * run.
+ * A part of the node that uses the members (addresses that Kubernetes objects own), such as the DNS proxy.
+ * Its methods reject while the part does not run.
  */
 export type MemberSink<Result> = {
   changeMembers(change: MembershipChange): Promise<Result>;

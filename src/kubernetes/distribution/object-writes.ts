@@ -23,10 +23,10 @@ export class ObjectWrites {
    * last part of a large message.
    */
   #wasMany = false;
-  /** The last write, which never rejects. */
+  /** Resolves when the last write to the store has ended. Never rejects. */
   #writing: Promise<void> = Promise.resolve();
 
-  /** `trouble` reports a failure of `store`. */
+  /** `store` writes objects to the store; `trouble` reports its failures. */
   constructor(
     private readonly store: (objects: readonly StoredObject[]) => Promise<void>,
     private readonly trouble: (message: string, failure: unknown) => void,

@@ -6,7 +6,7 @@ import type { KubernetesObject } from '#kubernetes/watch/objects.js';
  */
 type Claim = { object: KubernetesObject; earliest: number; latest: number };
 
-/** The number of ended claims whose versions are kept: at least this number, at most twice this number. */
+/** How many ended claims keep their resource versions: at least this number, at most twice this number. */
 const KEPT_ENDED = 8192;
 
 /** A resource version lower than all versions of a server. */
@@ -19,13 +19,13 @@ export type ClaimTime = { readonly earliest: number; readonly latest: number };
 export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
 
 /**
- * Decides which object owns an address in one integration: the object that claimed the address last. When the
- * owner ends its claim, an older claim becomes valid again only if its object still runs: an ended object
- * keeps its address in the API for some time. Call `settle` after each message.
+ * Decides which object owns an address in one integration (Kubernetes API server): the object that claimed
+ * the address last. When the owner ends its claim, an older claim becomes valid again only if its object
+ * still runs: an ended object keeps its address in the API for some time. Call `settle` after each message.
  */
 export class Claims {
   readonly #owners = new Map<number, Claim>();
-  /** For each address, the claims of objects other than the owner. */
+  /** For each address, the claims of Kubernetes objects that do not own it. */
   readonly #others = new Map<number, Claim[]>();
   /**
    * Addresses that have lost their owner since the last call of `settle`, and that other objects may claim.

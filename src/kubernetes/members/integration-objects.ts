@@ -14,21 +14,18 @@ import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
 export type ObjectListener = {
   /** The address has another owner, or the owner object has new content. */
   readonly addressChanged: (address: number) => void;
-  /** An object or its claims have changed, or the object was removed. */
+  /** An object or its claims to addresses have changed, or the object was removed. */
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** A namespace was added or removed, or its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
   /**
-   * The selector resolution must be computed again: a watch scope is complete or has ended, or nodes, their
-   * labels or their pod networks have changed.
+   * The selector resolution must be computed again: a watch scope (such as the pods of a namespace) is
+   * complete or has ended, or nodes, their labels or their pod networks have changed.
    */
   readonly resolutionOutdated: () => void;
 };
 
-/**
- * A watch scope (objects that one reflector watches) whose list is complete. `version`: the last resource
- * version that was received.
- */
+/** A watch scope (such as all pods) with a complete list. `version`: the last received resource version. */
 type ScopeState = { readonly scope: WatchScope; version: number };
 export type CompleteScope = Readonly<ScopeState>;
 
@@ -36,8 +33,8 @@ export type CompleteScope = Readonly<ScopeState>;
 export type OwningObject = { readonly object: KubernetesObject; readonly owned: readonly OwnedAddress[] };
 
 /**
- * The objects of one integration, and their claims to addresses. Applies the messages of its watch scopes,
- * and notifies a listener of what has changed.
+ * The objects of one integration (Kubernetes API server), and their claims to addresses. Applies the messages
+ * of its watch scopes, and notifies a listener of what has changed.
  */
 export class IntegrationObjects {
   readonly claims: Claims;
@@ -69,7 +66,7 @@ export class IntegrationObjects {
     this.#maxObjects = maxObjects;
   }
 
-  /** The watch scopes with a complete list. */
+  /** The watch scopes (such as the pods of a namespace) whose list is complete. */
   get scopes(): readonly WatchScope[] {
     return this.#complete.map(({ scope }) => scope);
   }
@@ -102,10 +99,7 @@ export class IntegrationObjects {
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };
   }
 
-  /**
-   * Restores the objects and watch scopes that an earlier process stored. Must be called before objects are
-   * added.
-   */
+  /** Restores the objects and watch scopes of an earlier process. Call it before objects are added. */
   restore(objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     for (const { object, owned } of objects) {
       const known: Map<string, KubernetesObject> = this.#objects[object.resource];
@@ -141,7 +135,7 @@ export class IntegrationObjects {
     this.claims.settle();
   }
 
-  /** Ends a watch scope. Removes its objects, except those that another complete scope contains. */
+  /** Ends a watch scope. Removes its objects, except those that another complete watch scope contains. */
   end(scope: WatchScope): void {
     this.#complete = this.#complete.filter((candidate) => !isSameWatchScope(candidate.scope, scope));
     for (const object of this.#ofResource(scope.resource)) {
@@ -152,8 +146,8 @@ export class IntegrationObjects {
   }
 
   /**
-   * Adds a watch scope. Its version is 0 until its first list, because the objects of that list can have
-   * claimed their addresses at any time before.
+   * Adds a watch scope (such as the pods of a namespace). Its version is 0 until its first list, because the
+   * objects of that list can have claimed their addresses at any time before.
    */
   #begin(scope: WatchScope): ScopeState {
     const complete = { scope, version: 0 };
@@ -162,10 +156,10 @@ export class IntegrationObjects {
   }
 
   /**
-   * Replaces the objects of a scope by a list; keeps objects that are unchanged. Ends claims before it makes
-   * claims, so that an address can move from one object to another. If the version of the list is lower than
-   * the last version, the server was restored or replaced. Then removes the versions of all claims, because
-   * they are not comparable.
+   * Replaces the objects of a watch scope by a list; keeps objects that are unchanged. Ends claims before it
+   * makes claims, so that an address can move from one object to another. If the version of the list is lower
+   * than the last version, the server was restored or replaced. Then removes the versions of all claims,
+   * because they are not comparable.
    */
   #list(complete: ScopeState, objects: readonly KubernetesObject[], version: number): void {
     const { scope, version: before } = complete;
@@ -226,7 +220,7 @@ export class IntegrationObjects {
     this.#notify(object, undefined);
   }
 
-  /** Notifies the listener of a changed object. `claims` notifies the listener of changed addresses. */
+  /** Notifies the listener of a changed object. `Claims` notifies the listener of changed addresses. */
   #notify(before: KubernetesObject | undefined, after: KubernetesObject | undefined): void {
     const object = after ?? before;
     if (object !== undefined) this.#listener.objectChanged(object.resource, object.uid);

@@ -5,8 +5,8 @@ import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 export type AddressOwner = { readonly integration: string; readonly object: KubernetesObject };
 
 /**
- * The names of the owners of addresses. Records which names have changed since the last call of
- * `drainChanges`.
+ * The names of the Kubernetes objects that own addresses. Records which names have changed since the last
+ * call of `drainChanges`.
  */
 export class OwnerNames {
   readonly #names = new Map<number, OwnerName>();

@@ -14,7 +14,7 @@ import type { IntegrationStore } from '#store/store-types.js';
 import type { Integrations } from './integrations.js';
 import { expiryWarnings } from './token-expiry.js';
 
-/** The snapshot of the actor of an integration. */
+/** The snapshot of the statechart actor of an integration (Kubernetes API server). */
 export type IntegrationSnapshot = {
   readonly status: string;
   readonly value: StateValue;
@@ -24,7 +24,7 @@ export type IntegrationSnapshot = {
 export type IntegrationStatusPorts = {
   readonly integrations: Pick<Integrations, 'read'>;
   readonly store: Pick<IntegrationStore, 'get'>;
-  /** Returns the snapshot of the actor of an integration; undefined if it has no actor. */
+  /** Returns the snapshot of the statechart actor of an integration; undefined if it has no actor. */
   readonly snapshotOf: (name: string) => IntegrationSnapshot | undefined;
   readonly facts: KubernetesSource['facts'];
   readonly now: () => Date;

@@ -6,10 +6,10 @@ import { type GroupMembersPorts, groupMembersOver, type MembersQuery } from './g
 import { type IntegrationStatusPorts, integrationStatusOver, stateOf } from './integration-status.js';
 import type { Integrations } from './integrations.js';
 
-/** The Kubernetes thread of a node, the actors of the integrations, and the members in the kernel. */
+/** The Kubernetes thread of a node, the actors of its API servers, and the members in the kernel. */
 export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf'> & {
   readonly source: Pick<KubernetesSource, 'facts' | 'objectCounts' | 'membersOf'>;
-  /** Returns the state after the last change of members; null before the first change. */
+  /** Returns the numbers of addresses of Kubernetes objects; null before the first change of members. */
   readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
   readonly now: () => Date;
 };

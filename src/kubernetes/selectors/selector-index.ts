@@ -79,10 +79,7 @@ export class SelectorIndex {
   }
 }
 
-/**
- * A condition of a selector by which `SelectorIndex` finds the selector. Conditions with equal `text` are the
- * same.
- */
+/** A condition by which `SelectorIndex` finds a selector. Conditions with equal `text` are the same. */
 type Place = {
   readonly type: 'value' | 'key' | 'namespace' | 'service_account';
   readonly key: string;

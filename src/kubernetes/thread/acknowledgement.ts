@@ -1,4 +1,4 @@
-/** The states of the last message with members. */
+/** The states of the last message to the main thread with members (addresses that Kubernetes objects own). */
 const APPLIED = 0;
 const PENDING = 1;
 /** The last message is not applied yet, and the Kubernetes thread waits for `members_applied`. */

@@ -10,7 +10,7 @@ import type { Memberships } from '#kubernetes/members/memberships.js';
 import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
 
-/** Returns the facts about an integration for its status. `selectors`: the selectors of policies. */
+/** Returns the facts about an API server for its status. `selectors`: the selectors of policies. */
 export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {
   const counts = memberships.counts();
   return {
@@ -60,7 +60,7 @@ function sentenceOf(warning: MembershipWarning): string {
   }
 }
 
-/** Returns the members of selectors by ascending address, after the address `after`, and their networks. */
+/** Returns the selected addresses after the address `after`, ascending, and the selected networks. */
 export function membersOf(
   memberships: Memberships,
   keys: readonly string[],

@@ -22,7 +22,7 @@ export type KubernetesThreadOptions = KubernetesOptions & {
   readonly serviceAccountFolder?: string | undefined;
 };
 
-/** `acknowledgement`: the memory of an `Acknowledgement`. */
+/** `acknowledgement`: the shared memory of an `Acknowledgement`. */
 export type KubernetesWorkerData = {
   readonly options: KubernetesThreadOptions;
   readonly acknowledgement: SharedArrayBuffer;

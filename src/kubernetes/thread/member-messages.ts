@@ -13,14 +13,11 @@ import type { ObjectChanges, StoredIntegration } from './stored-objects.js';
 const BATCH_MS = 20;
 /** With this number of changed addresses, a message is sent at once. */
 const BATCH_ADDRESSES = 500;
-/**
- * The maximum number of newly shared addresses (with owners in two integrations) in one message, because each
- * of them becomes a finding.
- */
+/** The maximum number of newly shared addresses (of two API servers) in a message; each becomes a finding. */
 const MAX_SHARED = 100;
 /**
- * The maximum number of owners, and of objects for the store, in one message. A larger message would block
- * the main thread.
+ * The maximum number of owners of addresses, and of objects for the store, in one message. A larger message
+ * would block the main thread.
  */
 const MAX_RECORDS = 500;
 
@@ -31,8 +28,9 @@ type Sources = {
 };
 
 /**
- * Sends the changes of members to the main thread in messages. It sends the next message after the listener
- * has acknowledged the last one. Several changes of one address between two messages become one change.
+ * Sends the changes of members (addresses that Kubernetes objects own) to the main thread in messages. It
+ * sends the next message after the listener has acknowledged the last one. Several changes of one address
+ * between two messages become one change.
  */
 export class MemberMessages {
   readonly #sources: Sources;
@@ -47,7 +45,7 @@ export class MemberMessages {
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
   #resolution: SelectorResolution | undefined;
-  /** The number of calls of `#make`. */
+  /** The number of calls of `#make`, which makes a message of all changes. */
   #made = 0;
   /** The waiting calls of `flushed`. `after`: the value of `#made` at the call. */
   #flushes: { readonly after: number; readonly resolve: () => void }[] = [];
@@ -66,13 +64,13 @@ export class MemberMessages {
     this.#next();
   }
 
-  /** Must be called after each change of the memberships or of the objects. */
+  /** Must be called after each change of selected addresses or of objects. */
   changed(): void {
     this.#isChanged = true;
     this.#schedule();
   }
 
-  /** Must be called when the listener has applied the last message, if the thread waits for that. */
+  /** Must be called when the main thread has applied the last message, if this thread waits for that. */
   acknowledge(): void {
     // Return if a later message, which is not applied yet, was sent after the message for which the thread
     // waited.

@@ -5,14 +5,14 @@ import { areCompleteScopes, isOwningObject } from './stored-shape.js';
 
 /**
  * The objects in the store. Each key begins with the name of the integration.
- * - `prod/pods/UID`: an object, and its claims that are in force (`OwningObject`). The claims are stored
- *   because start times alone could return an address to an object that lost it to a later claim.
- * - `prod/complete`: the cluster, and the complete scopes with their versions. It is written after all
- *   objects of its scopes. Without it, the objects have no effect.
+ * - `prod/pods/UID`: an object, and the addresses that it owns (`OwningObject`). These are stored because
+ *   start times alone could return an address to an object that lost it to a later claim.
+ * - `prod/complete`: the cluster, and the watch scopes with a complete list, and their versions. It is
+ *   written after all objects of these scopes. Without it, the objects have no effect.
  */
 type CompleteRecord = { readonly format: number; readonly cluster: string; readonly scopes: readonly CompleteScope[] };
 
-/** The objects of an integration that an earlier process has stored. */
+/** The objects of an integration (Kubernetes API server) that an earlier process has stored. */
 export type RestoredObjects = {
   readonly cluster: string;
   readonly objects: readonly OwningObject[];
@@ -23,7 +23,7 @@ export type RestoredObjects = {
 const FORMAT = 1;
 const COMPLETE = 'complete';
 
-/** The data of an integration that is stored. `cluster`: undefined if no list is complete. */
+/** The stored data of a Kubernetes API server. `cluster`: undefined if no list is complete. */
 export type StoredIntegration = {
   readonly cluster: string | undefined;
   readonly objects: Pick<IntegrationObjects, 'owning' | 'complete'> | undefined;
@@ -42,7 +42,7 @@ export class ObjectChanges {
     else known.add(key);
   }
 
-  /** Records that the complete scopes of an integration may have changed. */
+  /** Records that the complete watch scopes of an integration may have changed. */
   scopesChanged(integration: string): void {
     if (!this.#changed.has(integration)) this.#changed.set(integration, new Set());
   }

@@ -19,13 +19,10 @@ export type FeedEvent =
     }
   | { readonly type: 'objects'; readonly feed: number; readonly scope: WatchScope; readonly message: ObjectMessage };
 
-/**
- * The objects of a watch scope whose feed (lists and watches of one server) is not complete. `version`:
- * undefined until the first list.
- */
+/** The objects of a watch scope while lists of its feed are missing. `version`: undefined until its list. */
 type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
-/** `waiting`: the scopes of this feed that the feed in effect does not contain. */
+/** `waiting`: the watch scopes of this feed that the feed in effect does not contain. */
 type NextFeed = {
   readonly feed: number;
   readonly cluster: string;
@@ -49,21 +46,25 @@ export class Feeds {
     this.#memberships = memberships;
   }
 
-  /** The cluster whose objects are in effect; undefined before the first complete feed. */
+  /**
+   * The cluster whose objects are in effect; undefined before the first complete feed (lists of one server).
+   */
   get cluster(): string | undefined {
     return this.#current?.cluster;
   }
 
   /**
-   * Restores the objects that an earlier process stored, as the objects of a complete feed. Call this method
-   * before all others.
+   * Restores the objects that an earlier process stored, as the objects of a complete feed (lists of one
+   * server). Call this method before all others.
    */
   restore(cluster: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#memberships.restore(this.#integration, objects, complete);
     this.#current = { feed: 0, cluster, scopes: complete.map(({ scope }) => scope) };
   }
 
-  /** Handles an event. An event of a feed that was replaced has no effect. */
+  /**
+   * Handles an event. An event of a feed (lists and watches of one server) that was replaced has no effect.
+   */
   handle(event: FeedEvent): void {
     const { feed } = event;
     if (event.type === 'begun') {
@@ -71,7 +72,7 @@ export class Feeds {
       const waiting = scopes.flatMap((scope): readonly WaitingScope[] => {
         const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
         if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
-        // `#memberships` already contains the objects of the feed in effect.
+        // `#memberships` already contains the objects of the feed in effect, so they need no copy.
         if (of === this.#current?.feed) return [];
         return this.#next?.waiting.filter((candidate) => isSameWatchScope(candidate.scope, scope)) ?? [];
       });
@@ -116,7 +117,7 @@ export class Feeds {
   }
 }
 
-/** Applies a message to the objects of a scope whose feed is not complete. */
+/** Applies a message to the objects of a watch scope whose feed (lists of one server) is not complete. */
 function applyToWaiting(waiting: WaitingScope, message: ObjectMessage): void {
   if (message.type === 'listed') {
     waiting.version = message.version;

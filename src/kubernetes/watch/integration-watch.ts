@@ -11,7 +11,7 @@ import {
 } from './reflector.js';
 import { nameOf, type WantedObjects, type WatchScope, watchScopesOf } from './watch-scopes.js';
 
-/** This file watches the objects of one integration, and starts and ends the reflectors that it needs. */
+/** This file watches the objects of one API server, and starts and ends the reflectors that it needs. */
 
 /**
  * An API server and the objects that are needed of it. Targets with an equal `serverKey` have the same server

@@ -220,7 +220,7 @@ function isSame(a: Labels, b: Labels): boolean {
   return a.length === b.length && a.every((text, index) => text === b[index]);
 }
 
-/** FNV-1a over the UTF-16 units. */
+/** Returns the hash (FNV-1a) of the UTF-16 code units of labels. */
 function hashOf(labels: Labels): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < labels.length; index++) {

@@ -33,7 +33,7 @@ export type PodRecord = ObjectRecord & {
   readonly nodeName: string;
   readonly addresses: readonly number[];
   readonly hostNetwork: boolean;
-  /** Pending, Running, Succeeded, Failed or Unknown. */
+  /** The phase of the pod: Pending, Running, Succeeded, Failed or Unknown. */
   readonly phase: string;
   /** Whether the pod has a deletion time. */
   readonly deleting: boolean;

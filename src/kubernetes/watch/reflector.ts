@@ -171,10 +171,7 @@ class Reflector<Kept> {
     }
   }
 
-  /**
-   * Ends the connection. The next connection begins with a list, whose version may be lower than the last
-   * one.
-   */
+  /** Ends the connection. The next one begins with a list, whose version may be lower than before. */
   #begin(fault: ApiFault): void {
     this.#version = null;
     this.#newest = 0;

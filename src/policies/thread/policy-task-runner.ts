@@ -75,7 +75,7 @@ class PolicyTaskRunner {
   readonly #proofs = new ProofMemory();
   readonly #containingGroups = new ContainingGroups();
   readonly #writer = new PolicyWriter();
-  /** The tasks that need members, by their id. */
+  /** The tasks that wait for the members (addresses) of selectors, by their id. */
   readonly #waiting = new Map<number, Finish>();
   /**
    * The id of the last waiting task. The ids begin at a random number, so that the id of a task of an earlier
@@ -156,7 +156,10 @@ class PolicyTaskRunner {
     return finish(membership);
   }
 
-  /** Ends a task at once if the policy needs no members; otherwise `prepareWithMembers` ends it. */
+  /**
+   * Ends a task at once if it needs no members (addresses of selectors); otherwise `prepareWithMembers` ends
+   * it.
+   */
   #withMembers<R extends PolicyResult<PrepareWithMembers>>(
     { groups }: Policy,
     work: Pick<PreparePolicy, 'compile'>,
@@ -243,8 +246,8 @@ class PolicyTaskRunner {
       };
     } catch (error) {
       if (!(error instanceof CompileTooLarge)) throw error;
-      // Compile again without the rules for former members. These rules only save a later compilation, so a
-      // policy must not be refused because of them.
+      // Compile again without the rules for sets of selectors that no address has now (`former`). These rules
+      // only save a later compilation, so a policy must not be refused because of them.
       const { former, ...others } = membership;
       if (former !== undefined) return this.#prepared(parts, policy, work, others);
       return { kind: 'too_large', detail: error.message };

@@ -68,8 +68,8 @@ export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'>
 };
 
 /**
- * A task for the policy thread: compile a stored policy again, for other members of its selectors. The thread
- * searches only its cache for the policy.
+ * A task for the policy thread: compile a stored policy again, after the addresses that its selectors select
+ * have changed. The thread searches only its cache for the policy.
  */
 export type PrepareStored = {
   readonly kind: 'prepare_stored';
@@ -79,8 +79,8 @@ export type PrepareStored = {
 };
 
 /**
- * A task for the policy thread: end the last task that returned `needs_members`. `membership`: the
- * selector resolution and the members for the compilation and the proof.
+ * A task for the policy thread: end the last task that returned `needs_members`. `membership`: which
+ * selectors are resolved, and the members (addresses) that they select, for the compilation and the proof.
  */
 export type PrepareWithMembers = {
   readonly kind: 'prepare_with_members';
@@ -115,14 +115,11 @@ export type Prepared = {
   readonly warnings: readonly Warning[];
   readonly needs: Needs;
   readonly integrations: readonly string[];
-  /** The selectors of the policy, and the selector resolution with which it was compiled. */
+  /** The selectors of the policy, and which of them were resolved when it was compiled. */
   readonly selectors: readonly Selector[];
   readonly scope: SelectorResolution;
   readonly program: Program | null;
-  /**
-   * Whether the program has rules for sets of selectors that no address has now, see
-   * `ListedMembership.former`.
-   */
+  /** Whether the program has rules for unused sets of selectors, see `ListedMembership.former`. */
   readonly hasFormer: boolean;
   /** The policy for the service plane; null if the program alone can decide connections. */
   readonly inspected: Inspected | null;
@@ -164,7 +161,7 @@ export type TooLarge = { readonly kind: 'too_large'; readonly detail: string };
  */
 export type ExplainPolicy = {
   readonly kind: 'explain';
-  /** The cache key of the policy; null for a draft, which is not cached. */
+  /** The cache key of the policy; null for a draft (a policy in the request), which is not cached. */
   readonly key: string | null;
   readonly text: PolicyText | null;
   readonly surroundings: PolicySurroundings;
@@ -186,7 +183,7 @@ export type DescribePolicy = {
 type DescribedPolicy = {
   readonly kind: 'described';
   readonly warnings: readonly Warning[];
-  /** The program as text, in UTF-8. */
+  /** The listing of the program (compiled policy), as UTF-8 text. */
   readonly listing: Uint8Array;
 };
 
@@ -215,7 +212,7 @@ export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
  */
 type WithoutPromise<R> = R extends Omit<Prepared, 'warnings'> ? Omit<R, 'sample'> & { readonly sample: null } : R;
 export type PolicyThreadRequests = {
-  /** Resolves when the thread runs. */
+  /** A request that the thread answers as soon as it runs. */
   begin(): void;
   perform(work: PolicyWork): {
     readonly result: WithoutPromise<PolicyResult<PolicyWork>>;

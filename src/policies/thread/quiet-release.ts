@@ -11,7 +11,7 @@ export class QuietRelease {
     private readonly quietMs: number,
   ) {}
 
-  /** Must be called after each task. */
+  /** Must be called after each task of the thread. `isLarge`: whether the task used much memory. */
   taskEnded({ isLarge }: { readonly isLarge: boolean }): void {
     clearTimeout(this.#timer);
     this.#isDue ||= isLarge;

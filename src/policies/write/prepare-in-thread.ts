@@ -14,7 +14,7 @@ export type MemberOptions = {
   readonly waitMs: number;
   /**
    * Whether Weir may start watches for selectors that the policy in force does not contain. If not, the
-   * present members are returned at once, and such selectors are unresolved.
+   * addresses that are known now are returned at once, and such selectors are unresolved.
    */
   readonly mayWatch: boolean;
 };
@@ -28,7 +28,7 @@ type Options = {
 type Preparing = PreparePolicy | PrepareGroup | PrepareStored;
 type Prepared<W extends Preparing> = Exclude<PolicyResult<W>, { readonly kind: 'needs_members' }>;
 
-/** Prepares a policy in the thread, with the members of its selectors. */
+/** Prepares a policy in the thread, with the addresses that its selectors select. */
 export async function prepareIn<W extends Preparing>(
   { thread, membership }: ThreadPorts,
   work: W,

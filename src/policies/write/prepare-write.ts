@@ -39,7 +39,7 @@ const membersFor = ({ mayWatch }: PolicyWrite): MemberOptions => ({ waitMs: MEMB
 
 export type PrepareWritePorts = PendingWritePorts &
   ThreadPorts & {
-    /** The integrations that a policy may name. */
+    /** The integrations (connections to Kubernetes API servers) that a policy may name. */
     readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
     readonly surroundings: PolicySurroundings;
     /** Whether this node has a dataplane that enforces policies. */

@@ -32,15 +32,15 @@ export type CompileOptions = {
    * results.
    */
   readonly memory?: CompileMemory;
-  /** The selector resolution, and the members. The default is a node without integrations. */
+  /** Which Kubernetes selectors are resolved, and the addresses that they select. Default: none. */
   readonly membership?: ListedMembership | undefined;
 };
 
 /**
  * Compiles a policy into a program. Equal policies give equal bytes, independently of the cache. The program
- * also depends on the selector resolution, and on the pairs of base (population without selectors) and set of
- * groups that occur among members. Throws `CompileTooLarge` if the policy has too many rules, or if its rules
- * overlap so much that the program would exceed the limits.
+ * also depends on which selectors are resolved, and on the pairs of base (population without selectors) and
+ * set of groups that occur among the addresses of Kubernetes objects. Throws `CompileTooLarge` if the policy
+ * has too many rules, or if its rules overlap so much that the program would exceed the limits.
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
@@ -131,7 +131,7 @@ type Words = {
   readonly rules: Uint32Array;
   /**
    * For each group of `GroupViews.policy`: `first` is the index of its first rule in `rules`, and
-   * `firstRanks` is the first rank of its group in the original policy.
+   * `firstRanks` is the first rank (position in the order of evaluation) of its group in the original policy.
    */
   readonly first: Uint32Array;
   readonly firstRanks: Uint32Array;

@@ -185,7 +185,7 @@ function portMapAt({ base, numbers }: PortMapNumbers, portMap: number): number {
   return numbers === undefined ? base + portMap : itemAt(numbers, portMap);
 }
 
-/** An `IntervalPool` under construction. */
+/** Builds an `IntervalPool`: many interval maps in one pair of arrays. */
 class Pool {
   private readonly starts = new GrowingUint32Array();
   private readonly values = new GrowingUint32Array();

@@ -11,7 +11,8 @@ const noNames: ReadonlySet<number> = new Set();
 /**
  * Returns the verdict word for a packet. Searches the tables of the program in the same order as the BPF
  * program. `names` are the numbers of the hostname patterns for which the destination has a grant. `set` is
- * the index of the set of groups that selects the owner of the source; undefined if the source has no owner.
+ * the index of the set of groups that selects the Kubernetes object that owns the source; undefined if no
+ * object owns it.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames, set?: number): number {
   const { lists, ruleBlocks, destinations } = program;

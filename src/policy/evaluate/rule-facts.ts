@@ -12,14 +12,14 @@ import { isCatchAll } from '#policy/model/rules/rule-coverage.js';
 export type RuleFacts = {
   /** A number that identifies this list of rules. It is unique within the thread. */
   readonly number: number;
-  /** For each rule, the verdict word that the rule would have at rank 0. */
+  /** For each rule, the verdict word (rank and verdict) that the rule would have at rank 0. */
   readonly outcomes: Uint8Array;
   readonly hasHostname: boolean;
   readonly hasTls: boolean;
   readonly hasCatchAll: boolean;
   /**
-   * `auditDenies`: the indexes of deny rules under audit. `hasEnforcedDeny`: whether the list has an enforced
-   * deny rule. Both fields ignore TLS rules.
+   * `auditDenies`: the indexes of deny rules in audit mode. `hasEnforcedDeny`: whether the list has an
+   * enforced deny rule. Both fields ignore TLS rules.
    */
   readonly auditDenies: readonly number[];
   readonly hasEnforcedDeny: boolean;

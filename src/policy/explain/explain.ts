@@ -20,7 +20,8 @@ import { decideByNode, decideUnforwarded, NO_NODE, type NodeDecision, nodeEffect
 
 /**
  * The subject of an explain request: a packet or a DNS lookup. `hostname`: the explanation assumes that the
- * destination of the packet has a grant for this name. `owners`: the objects that own the addresses.
+ * destination of the packet has a grant for this name. `owners`: the Kubernetes objects that own the
+ * addresses.
  */
 export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
   | {
@@ -80,7 +81,7 @@ export type Explanation = {
   readonly walk_omitted: number;
   /**
    * The names of properties that the request omits and that can change the decision. `grants` means that the
-   * grants of the node are not available.
+   * node does not know which addresses hostname patterns match.
    */
   readonly unknown: readonly string[];
 };
@@ -107,7 +108,7 @@ type WalkStep = {
   readonly why: string;
 };
 
-/** `steps` is the maximum number of steps in the walk of an explanation. */
+/** `steps`: the maximum number of evaluation steps that an explanation lists. */
 type ExplainOptions = { readonly steps?: number; readonly membership?: Membership };
 type ExplainContext = {
   readonly policy: Policy;
@@ -356,7 +357,7 @@ function onlyDenies({ selectors }: Group, source: number, { resolution, members 
     : 'no selector can be decided for the owner of this source, so it allows nothing from this source';
 }
 
-/** Returns an address with its owner, such as `10.244.1.7 (pod shop/web-5d4f of prod)`. */
+/** Returns an address with its Kubernetes object, such as `10.244.1.7 (pod shop/web-5d4f of prod)`. */
 function addressText({ ownerOf }: ExplainContext, address: number): string {
   const owner = ownerOf(address);
   return owner === null ? formatAddress(address) : `${formatAddress(address)} (${ownerText(owner)})`;

@@ -28,8 +28,8 @@ export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | n
 }
 
 /**
- * Whether the policy denies the packet. A decision by the state of the node does not count; it has an empty
- * `walk`.
+ * Whether the policy denies the packet. A decision by the state of the node does not count; its list of
+ * evaluation steps (`walk`) is empty.
  */
 export const isDeniedByPolicy = ({ effective_action: action, walk }: Explanation): boolean =>
   action === 'deny' && walk.length > 0;

@@ -31,7 +31,10 @@ const BESIDE = 1 << 14;
  * class.
  */
 const BESIDE_EACH = 8;
-/** The approximate number of packets from sources with owners, if there are too many classes. */
+/**
+ * The approximate number of packets from addresses of Kubernetes objects, if there are too many equivalence
+ * classes for a complete sample.
+ */
 const OWNED = 1 << 13;
 
 type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
@@ -39,7 +42,7 @@ type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
 /**
  * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
  * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
- * that combine two groups, follow. Equal policies with equal resolutions and members give equal samples,
+ * that combine two groups, follow. Equal policies with equal Kubernetes members give equal samples,
  * independently of `memory`.
  */
 export function sampleOf(
@@ -77,8 +80,8 @@ function densityOf(rules: number): number {
 }
 
 /**
- * Returns packets from sources with owners, for a policy with too many classes. `ProofMemory` does not keep
- * them, because they are few.
+ * Returns packets from sources with owners (Kubernetes objects), for a policy with more than `MAX_CLASSES`
+ * classes. `ProofMemory` does not keep them, because they are few.
  */
 function ownedPackets(policy: Policy, index: SourceIndex, owners: ProofOwners): Decided {
   const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);

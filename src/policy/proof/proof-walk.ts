@@ -31,7 +31,9 @@ export class ReferenceWalk {
    */
   steps = 0;
   readonly #tables: (RuleTable | undefined)[];
-  /** The rank of the first rule in each group. The last element is the rank of the policy default. */
+  /**
+   * The rank (position in the policy) of the first rule in each group, and last that of the policy default.
+   */
   readonly #firstRanks: Uint32Array;
 
   readonly #sources: SourceIndex;
@@ -57,7 +59,7 @@ export class ReferenceWalk {
     return this.#sources.resolution;
   }
 
-  /** Returns the verdict word that decides a packet from a source with this owner. */
+  /** Returns the verdict word that decides a packet from a source with this owner (a Kubernetes object). */
   wordOf(packet: Packet, owner: Owner = NO_OWNER): number {
     const groups = this.#sources.groupsOfOwner(packet.source, owner);
     this.steps += groups.length;
@@ -92,7 +94,8 @@ export class ReferenceWalk {
 
 /**
  * The rules of a group in the order of evaluation. Each rule has one row for each destination, or one row for
- * all destinations. A rule with a hostname has no row, because it matches only with a grant.
+ * all destinations. A rule with a hostname has no row, because it matches only addresses to which DNS
+ * resolved the name.
  */
 class RuleTable {
   /** The number of rows that the last call of `find` visited. */
@@ -136,8 +139,7 @@ class RuleTable {
   }
 
   /**
-   * Returns the index of the first rule that matches the packet and that `scope` includes; -1 if there is
-   * none.
+   * Returns the index of the first rule that matches the packet and is in the scope; -1 without such a rule.
    */
   find(packet: Packet, scope: RuleScope): number {
     this.steps = 0;
@@ -195,8 +197,8 @@ const ANYWHERE: Prefix = { address: 0, length: 0 };
 const NO_ROWS: readonly number[] = [];
 
 /**
- * Returns the number of rows of a rule. A rule with a hostname has no row, because it matches nothing without
- * a grant.
+ * Returns the number of rows of a rule. A rule with a hostname has no row, because it matches no address
+ * before DNS has resolved the name.
  */
 function rowsOf({ hostname, destinations }: Rule): number {
   return hostname === undefined ? Math.max(1, destinations.length) : 0;

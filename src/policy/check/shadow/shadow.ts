@@ -48,8 +48,8 @@ export function shadowedRules(
 type Hidden = { readonly containing: Group; readonly pairs: readonly Pair[] };
 
 /**
- * Returns the shadowed rules of a group in rule order. If several elements of `hidden` cover a rule, `by`
- * comes from the first of them.
+ * Returns the shadowed rules of a group in rule order. If several earlier rules in `hidden` cover a rule,
+ * `by` is the first of them.
  */
 function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow[] {
   const by = new Map<number, string>();

@@ -7,13 +7,13 @@ import { containsAll, covers, overlapPrefixes, overlaps } from '#policy/model/ru
 const COMPARISONS = 1_000_000;
 
 /**
- * A warning. `pointer` is the JSON pointer of a deny rule under audit. `behind` is the name of the enforced
+ * A warning. `pointer` is the JSON pointer of a deny rule in audit mode. `behind` is the name of the enforced
  * deny that would drop the same packets: a later rule, or the default of a group.
  */
 export type AuditOverlap = { readonly pointer: string; readonly behind: string };
 
 /**
- * Finds deny rules under audit that pass packets which a later enforced deny would drop. Stops after
+ * Finds deny rules in audit mode that pass packets which a later enforced deny would drop. Stops after
  * `COMPARISONS` comparisons, so the result for a very large policy may be incomplete.
  */
 export function auditOverlaps({ groups }: Policy): AuditOverlap[] {
@@ -68,13 +68,13 @@ function isEnforcedDeny({ action, mode, tls }: Rule): boolean {
 }
 
 /**
- * A warning. `pointer` is the JSON pointer of a group under audit. `to` is the name of the enforced default
+ * A warning. `pointer` is the JSON pointer of a group in audit mode. `to` is the name of the enforced default
  * that denies packets which match no rule of the group.
  */
 type FallThrough = { readonly pointer: string; readonly to: string };
 
 /**
- * Finds groups under audit without a default action whose unmatched packets reach an enforced default deny.
+ * Finds groups in audit mode without a default action whose unmatched packets reach an enforced default deny.
  * Stops after `COMPARISONS` comparisons of source prefixes, so the result for a very large policy may be
  * incomplete.
  */

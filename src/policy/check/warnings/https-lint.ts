@@ -63,7 +63,8 @@ export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
 
 /**
  * Returns the JSON pointers of the hostnames of allow rules on port 443 that pass a connection without
- * reading its server name. The function tests a packet to a granted address for each such rule.
+ * reading its server name. For each such rule, the function tests a packet to an address that the hostname
+ * matches.
  */
 export function namesWithoutSni(policy: Policy): string[] {
   const { groups } = policy;

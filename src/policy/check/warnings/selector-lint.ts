@@ -11,8 +11,8 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import { WarningList } from './warning-list.js';
 
 /**
- * Adds the warnings about a Kubernetes selector that do not depend on its members. `allows`: whether its
- * group can allow a packet.
+ * Adds the warnings about a Kubernetes selector that do not depend on the objects that it selects. `allows`:
+ * whether its group can allow a packet.
  */
 export function lintSelector(source: KubernetesSource, allows: boolean, at: string, warnings: WarningList): void {
   const { pod_selector: pod, node_selector: node } = source;
@@ -83,8 +83,8 @@ function isContradictory(conditions: readonly LabelExpressionConfig[]): boolean 
 }
 
 /**
- * Returns the warnings about selectors that depend on the members now. `groups` must be in the order of the
- * document. Pointers are relative to the PolicyConfig.
+ * Returns the warnings about selectors that depend on the addresses that they select now. `groups` must be in
+ * the order of the document. Pointers are relative to the PolicyConfig.
  */
 export function lintMembers(
   groups: readonly Group[],

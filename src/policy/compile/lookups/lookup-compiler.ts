@@ -19,7 +19,8 @@ export class LookupCompiler {
 
   /**
    * Compiles the DNS lookup tables. Every pattern of the policy gets a number, even if no source reaches its
-   * rules: the grants of a pattern stay valid while the policy contains the pattern (D12).
+   * rules: the grants of a pattern (addresses of its names) stay valid while the policy contains the pattern
+   * (D12).
    */
   compile(views: GroupViews, words: GroupWords, found: Populations, tables: ProgramTables): LookupTables {
     const { marks, finals, patterns } = walk(views, words, tables);
@@ -53,8 +54,8 @@ const nothing = namePool([]);
 const NO_NAMES = { pool: nothing, tables: nameTables(nothing) };
 
 /**
- * For each group of `GroupViews.policy`, the first rank of the original group, and the verdict word of the
- * group's default for packets. `policy` is the verdict word of the policy default.
+ * For each group of `GroupViews.policy`, the first rank of the original group, and the verdict word (rank and
+ * verdict) of the group's default for packets. `policy` is the verdict word of the policy default.
  */
 type GroupWords = {
   readonly firstRanks: Uint32Array;
@@ -65,8 +66,8 @@ type GroupWords = {
 type Walk = {
   readonly marks: Uint8Array;
   /**
-   * For each group of `GroupViews.policy`, the verdict word for DNS lookups that its hostname rules do not
-   * decide. `NONE` if the group does not decide such lookups.
+   * For each group of `GroupViews.policy`, the verdict word (rank and verdict) for DNS lookups that its
+   * hostname rules do not decide. `NONE` if the group does not decide such lookups.
    */
   readonly finals: Uint32Array;
   readonly patterns: LookupPatterns;

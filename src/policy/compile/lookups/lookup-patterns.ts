@@ -11,8 +11,8 @@ export class LookupPatterns {
   private readonly words = new GrowingUint32Array(0);
 
   /**
-   * Adds the verdict word with which a group decides DNS lookups by a pattern. The caller must add the groups
-   * in ascending order, and the verdict words of a group in ascending order.
+   * Adds the verdict word (rank and verdict) with which a group decides DNS lookups by a pattern. The caller
+   * must add the groups in ascending order, and the verdict words of a group in ascending order.
    */
   add(number: number, group: number, word: number): void {
     this.numbers.push(number);

@@ -8,8 +8,8 @@ import type { Budget } from '#policy/model/budget.js';
 import type { SourcePortMaps } from './source-port-maps.js';
 
 /**
- * The port map of each single rule, as pairs: a key, and the value from this key up to the key of the next
- * pair.
+ * The port map (protocol and port → value) of each rule, as pairs: a key, and the value from this key up to
+ * the key of the next pair.
  */
 export class RulePortMaps {
   readonly cells = new GrowingUint32Array(1 << 16);

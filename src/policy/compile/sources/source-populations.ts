@@ -9,8 +9,8 @@ import type { SelectorGroups } from '#policy/model/sources/group-sets.js';
 import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
 
 /**
- * The populations of addresses with an owner. The base of an address is its population without selectors.
- * `selectors` and `sets` have indexes of groups of the original policy.
+ * The populations of addresses with an owner (a Kubernetes object). The base of an address is its population
+ * without selectors. `selectors` and `sets` have indexes of groups of the original policy.
  */
 type MemberPopulations = MemberTrees & {
   readonly selectors: SelectorGroups;
@@ -30,7 +30,9 @@ export type Populations = {
    */
   readonly numbers: GrowingUint32Array;
   readonly groups: Sequences;
-  /** The populations of addresses with an owner (D38a); null if the policy names no resolved selector. */
+  /**
+   * The populations (by groups) of addresses that Kubernetes objects own; null without resolved selectors.
+   */
   readonly members: MemberPopulations | null;
 };
 

@@ -6,21 +6,21 @@ import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { lookupExclusion, lookupOutcome } from './evaluate-lookup.js';
 
 /**
- * How the rules of one group decide DNS lookups (D11). The rank in each verdict word is the index of the rule
- * in the group.
+ * How the rules of one group decide DNS lookups (D11). In each verdict word (rank and verdict), the rank is
+ * the index of the rule in the group.
  */
 export type LookupFacts = {
   /**
-   * The verdict word of the first rule that decides every DNS lookup independently of the name; `NONE` if the
-   * group has no such rule.
+   * The verdict word (rank and verdict) of the first rule that decides every DNS lookup independently of the
+   * name; `NONE` if the group has no such rule.
    */
   readonly final: number;
   /** The hostname patterns of the rules in rule order. A pattern may appear several times. */
   readonly names: readonly HostnamePattern[];
   /**
-   * For each element of `names`, the verdict word of its rule for DNS lookups. `NONE` if the rule decides no
-   * lookup, if an earlier rule decides every lookup, or if the pattern is `*`. For `*`, `final` contains the
-   * verdict word.
+   * For each element of `names`, the verdict word (rank and verdict) of its rule for DNS lookups. `NONE` if
+   * the rule decides no lookup, if an earlier rule decides every lookup, or if the pattern is `*`. For `*`,
+   * `final` contains the verdict word.
    */
   readonly words: Uint32Array;
 };

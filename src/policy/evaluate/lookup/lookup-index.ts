@@ -7,7 +7,10 @@ import { NameIndex } from './name-index.js';
 
 const SLOT_BITS = 12;
 
-/** Maps a source address to the number of its class. Caches the classes of recent source addresses. */
+/**
+ * Maps a source address to the number of its class (sources with the same groups). Caches the classes of
+ * recent source addresses.
+ */
 class SourceClasses {
   readonly #sources: Intervals;
   /**
@@ -50,7 +53,8 @@ export class LookupIndex {
 
   /**
    * Returns the verdict word that decides whether `source` may look up the name `key`. `set` is the index of
-   * the set of groups that selects the owner of the source; undefined if the source has no owner.
+   * the set of groups that selects the Kubernetes object that owns the source; undefined if no object owns
+   * it.
    */
   decide(source: number, key: string, set?: number): number {
     const { classes, members } = this.#tables;
@@ -74,8 +78,9 @@ export class LookupIndex {
   }
 
   /**
-   * Returns the lower of two verdict words: `best`, and the word of the first group that decides DNS lookups
-   * by `pattern`. Considers only the groups with indexes `from` … `to` - 1 in `classes.groups`.
+   * Returns the lower of two verdict words (rank and verdict): `best`, and the word of the first group that
+   * decides DNS lookups by `pattern`. Considers only the groups with indexes `from` … `to` - 1 in
+   * `classes.groups`.
    */
   #better(best: number, pattern: number, from: number, to: number): number {
     const { classes, patterns } = this.#tables;
