@@ -295,7 +295,7 @@ describe('checkHistory, 20,000 operations', () => {
   const history = simulatedHistory(new Random(1), shape);
   const end = Math.max(...history.map((each) => (each.outcome === 'unknown' ? 0 : each.return)));
 
-  // Wall-clock time would depend on the other processes of the machine.
+  // Measure processor time: wall-clock time would depend on the other processes of the machine.
   let usedBefore: NodeJS.CpuUsage;
   beforeEach(() => {
     usedBefore = process.cpuUsage();

@@ -45,7 +45,7 @@ export class ProbeFlows {
     return flows;
   }
 
-  /** Ends the flows. Returns the ticks of all nodes, in the order of their times for each node. */
+  /** Ends the flows. Returns the verdicts (ticks) of all nodes, in the order of their times for each node. */
   async end(): Promise<ProbeTick[]> {
     const received = this.#message();
     this.#worker.postMessage('end');

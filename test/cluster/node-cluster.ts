@@ -155,7 +155,7 @@ export class ClusterNode {
     return { status: response.status, headers: response.headers, text, body: isJson ? JSON.parse(text) : null };
   }
 
-  /** Like `fetch`. Throws a crash of the node instead of the failed connection. */
+  /** Like `fetch`. If the connection fails because the node has crashed, throws an error about the crash. */
   async #fetch(path: string, init: RequestInit): Promise<Response> {
     try {
       return await fetch(this.url + path, init);

@@ -48,7 +48,7 @@ async function begin(command: string, ...args: string[]): Promise<[ChildProcess,
   return [child, await firstLine(child)];
 }
 
-/** Starts a process of another user that takes the lock. */
+/** Starts a process of another user that takes the lock of the network namespace. */
 const takeAs = (user: string, capabilities: string): Promise<[ChildProcess, string]> => {
   const sets = ['--bounding-set', capabilities, '--inh-caps', capabilities, '--ambient-caps', capabilities];
   const words = [

@@ -131,7 +131,7 @@ describe('an ICMP error that quotes a translated packet', () => {
     async () => {
       node.police(outwards);
       await exchange();
-      // Conntrack knows this packet, and the policy does not: the flow has ended.
+      // Remove the flow. Conntrack still has an entry for the packet, but the datapath has no flow for it.
       await node.datapath.cutFlows({ filter: anyFlow(), after: null, limit: 1_000 });
       await node.isDropped('server', errorAbout(udp([nodeWan, port], [server, PORT]), server, 3, 3), 'policy_deny');
     },

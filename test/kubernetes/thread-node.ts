@@ -121,7 +121,7 @@ export class Node {
   /** The listener handles a message only after this promise has resolved. */
   gate: Promise<void> = Promise.resolve();
   restored = 0;
-  /** Called at each end of the thread, before the next thread starts. */
+  /** Called each time the thread has ended with an error, before the next thread starts. */
   onFailure: () => void = () => {};
 
   constructor(store = new Map<string, string>(), options = OPTIONS) {
