@@ -10,7 +10,8 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   printf 'build: TypeScript\n'
   mkdir -p dist
   touch "$stamp.new"
-  npx --no-install tsc -p .
+  # TypeScript 7 takes a third of the time of TypeScript 5, which only typescript-eslint and scripts need.
+  node node_modules/typescript-7/bin/tsc -p .
   # A node runs bundles: the command, each thread and each program of the tour with its packages. Node loads a
   # bundle faster than several hundred modules. Native libraries stay outside, and so does pino, which finds
   # its own files.

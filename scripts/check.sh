@@ -23,7 +23,7 @@ architecture() {
 }
 step format npx --no-install biome ci --error-on-warnings .
 step 'format of C' bash scripts/format-c.sh --check
-step types npx --no-install tsc -p . --noEmit
+step types node node_modules/typescript-7/bin/tsc -p . --noEmit
 step lint npx --no-install eslint --max-warnings 0 .
 step architecture architecture
 step language npm run --silent language
