@@ -85,7 +85,7 @@ function membersOf(deployments: number, groups: number, count = MEMBERS): Member
 
 const resolutionOf = (groups: number) => ({
   resolved: new Set(Array.from({ length: groups }, (_, at) => keyOf(at).key)),
-  closed: [{ address: SOURCES, length: 16 }],
+  podNetworks: [{ address: SOURCES, length: 16 }],
   networks: new Map(),
 });
 

@@ -108,7 +108,7 @@ export const STATUS: IntegrationStatus = {
       networks: 0,
     },
   ],
-  warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
+  warnings: [{ code: 'pods_not_closed', message: 'New pods are not deny-only.' }],
   stale: true,
 };
 

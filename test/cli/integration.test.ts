@@ -229,7 +229,7 @@ describe('weir integration', () => {
         networks: 3,
       },
     ],
-    warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
+    warnings: [{ code: 'pods_not_closed', message: 'New pods are not deny-only.' }],
     stale: true,
   };
 
@@ -279,7 +279,7 @@ SELECTOR      ADDRESSES  NETWORKS
 resolved      12         0         {"pod_selector":{"namespace":"shop"}}
 not resolved  0          0         {"node_selector":{}}
 resolved      0          3         {"node_selector":{"addresses":["podCIDRs"]}}
-warning: New pods are not closed.
+warning: New pods are not deny-only.
 `);
     const json = await run(['integration', 'status', 'prod', '--output', 'json', '--server', url], ENVIRONMENT);
     expect(JSON.parse(json.out)).toEqual(status);

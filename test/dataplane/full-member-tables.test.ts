@@ -3,7 +3,7 @@ import type { MembershipChange, SelectorSet } from '#contracts/kubernetes/member
 import { homeOf } from '#dataplane/grants/address-hash.js';
 import { KernelMembers } from '#dataplane/members/kernel-members.js';
 import {
-  CLOSED_SET,
+  DENY_ONLY_SET,
   MEMBER_LINE,
   MEMBER_LINES,
   MEMBER_PLACES,
@@ -48,12 +48,12 @@ test('an address whose set of source groups has no entry in the full member tabl
   );
   const late = FIRST + MEMBER_SETS;
   members.change(change([[FIRST, MEMBER_SETS]]));
-  expect([FIRST, late, late + 1].map(mapIndexAt)).toEqual([CLOSED_SET, CLOSED_SET, CLOSED_SET]);
+  expect([FIRST, late, late + 1].map(mapIndexAt)).toEqual([DENY_ONLY_SET, DENY_ONLY_SET, DENY_ONLY_SET]);
   const changed = members.change(change([[FIRST + 1, 0]]));
   expect([...changed].sort()).toEqual([FIRST, FIRST + 1, late]);
   expect(mapIndexAt(late)).toBe(mapIndexAt(FIRST));
-  expect(mapIndexAt(late)).not.toBe(CLOSED_SET);
-  expect(mapIndexAt(late + 1)).toBe(CLOSED_SET);
+  expect(mapIndexAt(late)).not.toBe(DENY_ONLY_SET);
+  expect(mapIndexAt(late + 1)).toBe(DENY_ONLY_SET);
   members.change(
     change([
       [late + 1, 0],
@@ -62,7 +62,7 @@ test('an address whose set of source groups has no entry in the full member tabl
   );
   expect(mapIndexAt(late + 1)).toBe(0);
   members.change(change([[FIRST + 2, MEMBER_SETS + 1]]));
-  expect(mapIndexAt(FIRST + 2)).not.toBe(CLOSED_SET);
+  expect(mapIndexAt(FIRST + 2)).not.toBe(DENY_ONLY_SET);
 });
 
 test('a change of Kubernetes members takes as long with many addresses that the full member table refused as with none', () => {

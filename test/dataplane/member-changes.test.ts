@@ -12,7 +12,7 @@ import { type Loaded, loadForTest } from './loaded.js';
 const FAILED = 0xffff_ffff_ffff_ffffn;
 const POD = address('10.0.0.1');
 const web = selector('web');
-const scope = { resolved: new Set([web.key]), closed: [], networks: new Map() };
+const scope = { resolved: new Set([web.key]), podNetworks: [], networks: new Map() };
 const none: MembershipChange = { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] };
 const list: MembershipChange = {
   ...none,

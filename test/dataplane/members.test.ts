@@ -34,7 +34,7 @@ const pods = policy([
 ]);
 const scope = {
   resolved: new Set([web, db, selector('quarantine').key]),
-  closed: [{ address: address('10.0.0.0'), length: 16 }],
+  podNetworks: [{ address: address('10.0.0.0'), length: 16 }],
   networks: new Map(),
 };
 const WEB: SelectorSet = { number: 1, keys: [web] };
@@ -94,14 +94,14 @@ describe('members in the kernel', () => {
     const empty = change([], []);
     kernel.members.replace(empty);
     expect(kernel.members.uncompiled(empty, kernel.slots.slotInForce ?? 0)).toBe(1);
-    // The list lacks the address, so it is no member. It stays closed (only denied) until the next program.
+    // The list lacks the address, so it is no member. It stays deny-only until the next program.
     expect([passes(free), kernel.members.count]).toEqual([false, 0]);
     activate(empty, judged);
     expect([passes(free), kernel.members.count]).toEqual([true, 0]);
   });
 
   test('the datapath gives random packets of Kubernetes members the verdict of the compiled policy while the members change', () => {
-    let closed = 0;
+    let denyOnly = 0;
     let owned = 0;
     kernel.members.replace(change([], []));
     for (let number = 0; number < 25; number++) {
@@ -110,7 +110,7 @@ describe('members in the kernel', () => {
       const given = generateMembership(random, judged);
       const program = compile(judged, { membership: given });
       const index = program.members === null ? null : new MemberIndex(program.members);
-      const next = packetGenerator(random, judged, given.scope.closed);
+      const next = packetGenerator(random, judged, given.scope.podNetworks);
       const sets = new Map(given.list.added.map((set) => [set.number, set]));
       const unseen: SelectorSet = { number: 50, keys: [web, db, 'other'].filter(() => random.chance(0.6)) };
       sets.set(unseen.number, unseen);
@@ -132,11 +132,11 @@ describe('members in the kernel', () => {
         if (word === 0) continue;
         const about = { number, turn, tried, row };
         expect({ ...about, word }).toEqual({ ...about, word: classify(program, tried, undefined, row) });
-        closed += row === 0 ? 1 : 0;
+        denyOnly += row === 0 ? 1 : 0;
         owned += row !== undefined && row > 1 ? 1 : 0;
       }
     }
-    expect(closed).toBeGreaterThan(20);
+    expect(denyOnly).toBeGreaterThan(20);
     expect(owned).toBeGreaterThan(300);
   });
 

@@ -89,7 +89,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     const judged = policy([pods('web', '443'), pods('db', '5432')]);
     const keys = judged.groups.map(({ selectors: [one] }) => one?.key ?? '');
     const membership = {
-      scope: { resolved: new Set(keys), closed: [], networks: new Map() },
+      scope: { resolved: new Set(keys), podNetworks: [], networks: new Map() },
       list: {
         added: keys.map((key, at) => ({ number: at + 1, keys: [key] })),
         addresses: Uint32Array.of(address('10.0.0.1'), address('10.0.0.2')),
@@ -110,7 +110,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     const key = selector('web').key;
     const judged = policy([group(['10.0.0.0/8'], [rule()]), group([], [rule()], { selectors: [selector('web')] })]);
     const membership = {
-      scope: { resolved: new Set([key]), closed: [], networks: new Map() },
+      scope: { resolved: new Set([key]), podNetworks: [], networks: new Map() },
       list: {
         added: [{ number: 1, keys: [] }],
         addresses: Uint32Array.of(address('10.0.0.1')),

@@ -15,7 +15,7 @@ const seed = seedOf(20_261_128);
 const NAMES = ['api.example.com', 'www.example.com', 'example.org'];
 
 test('`ActiveLookups` returns for random policies the verdict of the reference evaluator, while Kubernetes members change', () => {
-  const counts = { owned: 0, closed: 0, unowned: 0 };
+  const counts = { owned: 0, denyOnly: 0, unowned: 0 };
   for (let number = 0; number < 150; number++) {
     const random = new Random(seed + number * 7919);
     const judged = generatePolicy(random, { groups: 8, rules: 5, selectors: 0.5 });
@@ -24,14 +24,14 @@ test('`ActiveLookups` returns for random policies the verdict of the reference e
     const index = program.members === null ? null : new MemberIndex(program.members);
     const record = new MemberRecord();
     const active = new ActiveLookups(lookupsOf(program, 1), record);
-    const closed = { ...given.scope, closed: [{ address: 0, length: 0 }] };
+    const denyOnly = { ...given.scope, podNetworks: [{ address: 0, length: 0 }] };
     const wordOf = (source: number, name: string, membership: Membership): number => {
       const { rank, verdict, audited } = evaluateLookup(judged, source, name, membership);
       return verdictWord(rank, verdict, audited);
     };
-    const next = packetGenerator(random, judged, given.scope.closed);
+    const next = packetGenerator(random, judged, given.scope.podNetworks);
     const source = next().source;
-    const asUnknown = { resolution: index === null ? given.scope : closed, members: NO_MEMBERS };
+    const asUnknown = { resolution: index === null ? given.scope : denyOnly, members: NO_MEMBERS };
     expect(active.decide(source, wireNameOf(NAMES[0] ?? ''))).toBe(wordOf(source, NAMES[0] ?? '', asUnknown));
     record.replace(given.list);
     for (let turn = 0; turn < 150; turn++) {
@@ -42,10 +42,10 @@ test('`ActiveLookups` returns for random policies the verdict of the reference e
       }
       const set = record.setOf(tried);
       const isCompiled = index === null || set === undefined || index.has(tried, index.indexOf(set));
-      counts[set === undefined ? 'unowned' : isCompiled ? 'owned' : 'closed'] += 1;
+      counts[set === undefined ? 'unowned' : isCompiled ? 'owned' : 'denyOnly'] += 1;
       const membership = isCompiled
         ? { resolution: given.scope, members: record }
-        : { resolution: closed, members: NO_MEMBERS };
+        : { resolution: denyOnly, members: NO_MEMBERS };
       const name = random.pick(NAMES);
       const about = { number, turn, tried, set };
       expect({ ...about, word: active.decide(tried, wireNameOf(name)) }).toEqual({

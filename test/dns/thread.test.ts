@@ -119,7 +119,7 @@ describe('DNS proxy thread', () => {
     const web = selector('web');
     const set = { number: 1, keys: [web.key] };
     const membership = {
-      scope: { resolved: new Set(set.keys), closed: [], networks: new Map() },
+      scope: { resolved: new Set(set.keys), podNetworks: [], networks: new Map() },
       list: clientIs(1, [set]),
     };
     const allowed = group([], [rule({ hostname: pattern('*.example.com'), protocol: 6 })], { selectors: [web] });

@@ -42,7 +42,7 @@ function podsMayReachTheServer(): { readonly policy: Policy; readonly texts: rea
 
 const { policy, texts } = podsMayReachTheServer();
 const keys = policy.groups.flatMap(({ selectors }) => selectors.map(({ key }) => key));
-const scope: SelectorResolution = { resolved: new Set(keys), closed: [], networks: new Map() };
+const scope: SelectorResolution = { resolved: new Set(keys), podNetworks: [], networks: new Map() };
 const change = (set: number, ...hosts: readonly string[]): MembershipChange => ({
   added: [{ number: WEB, keys }],
   addresses: Uint32Array.from(hosts, address),

@@ -29,7 +29,7 @@ const pods = policy([
 ]);
 const scope = {
   resolved: new Set(BOTH.keys),
-  closed: [{ address: address('10.77.1.0'), length: 24 }],
+  podNetworks: [{ address: address('10.77.1.0'), length: 24 }],
   networks: new Map(),
 };
 

@@ -142,12 +142,12 @@ export class PrintedCluster {
   /** Whether a group allows traffic of an address. `group`: null for the group of all pod networks. */
   allows(group: ChurnGroup | null, address: string): boolean {
     const owner = this.owners.get(address);
-    if (owner === undefined) return group === null && !this.#isClosed(address);
+    if (owner === undefined) return group === null && !this.#isDenyOnly(address);
     return !QUARANTINE.selects(owner) && (group === null || group.selects(owner));
   }
 
   /** Returns whether an address without an owner is in the pod network of a node. Each of these is a /24. */
-  #isClosed(address: string): boolean {
+  #isDenyOnly(address: string): boolean {
     return this.#podNetworks.some((network) => address.startsWith(network.replace(/0\/24$/, '')));
   }
 }

@@ -36,10 +36,10 @@ export class MembershipModel {
     this.#entries.delete(integration);
   }
 
-  /** Maps each address with an owner to the sorted keys of the selectors that select it, or to `closed`. */
+  /** Maps each address with an owner to the sorted keys of the selectors that select it, or `deny-only`. */
   members(): Map<number, readonly string[]> {
     const members = new Map<number, string[]>();
-    const closed = new Set<number>();
+    const denyOnly = new Set<number>();
     const uids = new Map<number, string>();
     for (const [integration, entries] of this.#entries) {
       const { objects, events, complete } = replay(entries);
@@ -51,10 +51,10 @@ export class MembershipModel {
             source.pod_selector?.namespace_selector !== undefined &&
             selects({ key: '', source: withoutNamespaces(source) }, owner, address, objects),
         );
-        if (owner.uid !== (uids.get(address) ?? owner.uid)) closed.add(address);
+        if (owner.uid !== (uids.get(address) ?? owner.uid)) denyOnly.add(address);
         uids.set(address, owner.uid);
         const isUnknown = hasNamespaces && depends && namespaceOf(owner, objects) === undefined;
-        if (owner.undecided === true || isUnknown) closed.add(address);
+        if (owner.undecided === true || isUnknown) denyOnly.add(address);
         const keys = this.selectors
           .filter(({ source }) => source.integration === integration)
           .filter((selector) => selects(selector, owner, address, objects))
@@ -62,7 +62,7 @@ export class MembershipModel {
         members.set(address, [...(members.get(address) ?? []), ...keys].sort());
       }
     }
-    for (const address of closed) members.set(address, ['closed']);
+    for (const address of denyOnly) members.set(address, ['deny-only']);
     return members;
   }
 }

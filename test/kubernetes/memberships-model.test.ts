@@ -1,18 +1,18 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
 import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
 
-const CLOSED: SelectorSet = { number: CLOSED_MEMBER.number, keys: ['closed'] };
+const DENY_ONLY: SelectorSet = { number: DENY_ONLY_MEMBER.number, keys: ['deny-only'] };
 
 /** Applies membership changes as the datapath does, and checks that they follow the rules of the contract. */
 class Consumer {
   readonly members = new Map<number, SelectorSet>();
-  readonly #sets = new Map<number, SelectorSet>([[CLOSED_MEMBER.number, CLOSED]]);
+  readonly #sets = new Map<number, SelectorSet>([[DENY_ONLY_MEMBER.number, DENY_ONLY]]);
   readonly #dropped = new Set<number>();
 
   apply(changes: readonly MembershipChange[]): void {
@@ -46,8 +46,8 @@ class Consumer {
   /** Whether the change takes a selector or the owner from the address. */
   #isLess(address: number, number: number): boolean {
     const before = this.members.get(address);
-    if (number === 0 || number === CLOSED.number) return true;
-    if (before === CLOSED) return false;
+    if (number === 0 || number === DENY_ONLY.number) return true;
+    if (before === DENY_ONLY) return false;
     const after = this.#sets.get(number)?.keys ?? [];
     return before?.keys.some((key) => !after.includes(key)) === true;
   }
@@ -120,12 +120,12 @@ function runSteps(random: Random, steps: number): number {
     const expected = sorted(model.members());
     expect(keysOf(consumer.members)).toEqual(expected);
     const list = memberships.list();
-    const sets = new Map([...list.added, CLOSED].map((set) => [set.number, set.keys]));
+    const sets = new Map([...list.added, DENY_ONLY].map((set) => [set.number, set.keys]));
     const listed = [...list.addresses].map((address, at) => [address, sets.get(list.sets[at] ?? 0)] as const);
     expect(sorted(new Map(listed as [number, readonly string[]][]))).toEqual(expected);
     const counts = new Map<string, number>();
     for (const keys of expected.values())
-      for (const key of keys) if (key !== 'closed') counts.set(key, (counts.get(key) ?? 0) + 1);
+      for (const key of keys) if (key !== 'deny-only') counts.set(key, (counts.get(key) ?? 0) + 1);
     expect(new Map([...memberships.counts()].sort())).toEqual(new Map([...counts].sort()));
   }
   return messages;

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER, type SelectorResolution } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/members/memberships.js';
 import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';
@@ -41,9 +41,9 @@ function network(text: string) {
   return parsed.prefix;
 }
 
-const shown = ({ resolved, closed, networks }: SelectorResolution) => ({
+const shown = ({ resolved, podNetworks, networks }: SelectorResolution) => ({
   resolved: [...resolved],
-  closed: closed.map(formatPrefix),
+  podNetworks: podNetworks.map(formatPrefix),
   networks: [...networks].map(([key, prefixes]) => [key, prefixes.map(formatPrefix)]),
 });
 /** Returns which selectors are resolved after all changes. */
@@ -51,12 +51,12 @@ const resolutionNow = (memberships: Memberships) => {
   memberships.drainChanges();
   return memberships.resolution;
 };
-const CLOSED = ['closed'];
+const DENY_ONLY = ['deny-only'];
 /** Returns the changes as plain values: for each address, the keys of its selectors, or null. */
 const plain = (memberships: Memberships) => {
   const changes = memberships.drainChanges();
   const sets = new Map(memberships.list().added.map((set) => [set.number, set.keys]));
-  sets.set(CLOSED_MEMBER.number, CLOSED);
+  sets.set(DENY_ONLY_MEMBER.number, DENY_ONLY);
   return changes.map(({ addresses, sets: numbers }) =>
     [...addresses].map((address, at) => [address, sets.get(numbers[at] ?? 0) ?? null]),
   );
@@ -109,7 +109,7 @@ describe('changes of members', () => {
     memberships.receive('prod', NAMESPACES, { type: 'changed', object });
     expect(plain(memberships)).toEqual([[[X, [blue.key]]]]);
     memberships.receive('prod', NAMESPACES, { type: 'deleted', uid: object.uid, version: 3 });
-    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
+    expect(plain(memberships)).toEqual([[[X, DENY_ONLY]]]);
   });
 
   test('a pod matches only deny rules while its namespace is unknown and a selector depends on the labels of the namespace', () => {
@@ -124,8 +124,8 @@ describe('changes of members', () => {
     ];
     expect(plain(memberships)).toEqual([before]);
     list(memberships, NAMESPACES, [namespace('bank')]);
-    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
-    expect(memberships.list().sets).toContain(CLOSED_MEMBER.number);
+    expect(plain(memberships)).toEqual([[[X, DENY_ONLY]]]);
+    expect(memberships.list().sets).toContain(DENY_ONLY_MEMBER.number);
     memberships.receive('prod', NAMESPACES, { type: 'changed', object: namespace('shop', { team: 'blue' }, 2) });
     expect(plain(memberships)).toEqual([[[X, [all.key, blue.key].sort()]]]);
   });
@@ -138,9 +138,9 @@ describe('changes of members', () => {
     list(memberships, NODES, [node('n', { internal: [ip('192.0.2.1')], undecided: true })]);
     expect(plain(memberships)).toEqual([
       [
-        [X, CLOSED],
-        [Y, CLOSED],
-        [ip('192.0.2.1'), CLOSED],
+        [X, DENY_ONLY],
+        [Y, DENY_ONLY],
+        [ip('192.0.2.1'), DENY_ONLY],
       ],
     ]);
     const first = { code: 'objects_undecided', integration: 'prod', count: 2, first: 'shop/a' };
@@ -174,7 +174,7 @@ describe('changes of members', () => {
     list(memberships, PODS, [], 'test');
     memberships.drainChanges();
     memberships.receive('test', PODS, { type: 'changed', object: pod('b', { addresses: [X], version: 2 }) });
-    expect(plain(memberships)).toEqual([[[X, CLOSED]]]);
+    expect(plain(memberships)).toEqual([[[X, DENY_ONLY]]]);
     const shared = [{ address: X, integrations: ['prod', 'test'] }];
     expect([memberships.drainShared(9), memberships.drainShared(9), memberships.sharedAddresses(9)]).toEqual([
       shared,
@@ -375,31 +375,31 @@ describe('the selector resolution', () => {
 
   test('as soon as the pods of all namespaces are listed, addresses without a pod in the pod networks of nodes match no allow rule with selectors', () => {
     const memberships = start([web]);
-    const closed = () => shown(resolutionNow(memberships)).closed;
+    const podNetworks = () => shown(resolutionNow(memberships)).podNetworks;
     list(memberships, NODES, nodes);
     list(memberships, shop, []);
-    expect(closed()).toEqual([]);
+    expect(podNetworks()).toEqual([]);
     list(memberships, PODS, []);
-    expect(closed()).toEqual(['10.0.0.0/24', '10.1.0.0/24']);
+    expect(podNetworks()).toEqual(['10.0.0.0/24', '10.1.0.0/24']);
     memberships.receive('prod', NODES, { type: 'deleted', uid: 'n2', version: 2 });
-    expect(closed()).toEqual(['10.1.0.0/24']);
+    expect(podNetworks()).toEqual(['10.1.0.0/24']);
   });
 
   test('addresses without a pod in the configured pod networks match no allow rule with selectors, unlike those in the networks of the nodes', () => {
     const memberships = start([web], { podNetworks: [network('10.0.0.0/8')] });
     list(memberships, NODES, nodes);
-    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).podNetworks).toEqual([]);
     list(memberships, PODS, []);
-    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.0.0.0/8']);
+    expect(shown(resolutionNow(memberships)).podNetworks).toEqual(['10.0.0.0/8']);
     list(memberships, scope('pods', 'shop'), [], 'test');
-    expect(shown(resolutionNow(memberships)).closed).toEqual([]);
+    expect(shown(resolutionNow(memberships)).podNetworks).toEqual([]);
   });
 
   test('if only the pods of one node are listed, addresses without a pod lose allow rules with selectors only in the pod networks of that node', () => {
     const memberships = start([web]);
     list(memberships, NODES, nodes);
     list(memberships, scope('pods', null, 'n1'), []);
-    expect(shown(resolutionNow(memberships)).closed).toEqual(['10.1.0.0/24']);
+    expect(shown(resolutionNow(memberships)).podNetworks).toEqual(['10.1.0.0/24']);
   });
 
   test('the resolution of Kubernetes selectors contains the pod networks that a selector of nodes asks for', () => {

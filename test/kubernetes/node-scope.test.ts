@@ -11,9 +11,9 @@ afterEach(async () => {
 
 describe('the watch of the pods of one node only', () => {
   test('a node that watches only its own pods also watches the nodes, even if the pod networks are configured', () => {
-    const options = { node: 'n1', closes: true, hasPodNetworks: true };
+    const options = { node: 'n1', areNewPodsDenyOnly: true, hasPodNetworks: true };
     expect(wantedObjectsOf([web], options)).toMatchObject({ nodes: true });
-    expect(wantedObjectsOf([web], { ...options, closes: false })).toMatchObject({ nodes: true });
+    expect(wantedObjectsOf([web], { ...options, areNewPodsDenyOnly: false })).toMatchObject({ nodes: true });
     expect(wantedObjectsOf([], options)).toMatchObject({ nodes: false });
   });
 

@@ -26,7 +26,7 @@ const KEY = selectorOf(SOURCE).key;
 const FACTS: IntegrationFacts = {
   objects: { pods: 3, nodes: 1, namespaces: 2 },
   selectors: [{ key: KEY, resolved: true, addresses: 2, networks: 0 }],
-  warnings: [{ code: 'pods_not_closed', message: 'New pods are not closed.' }],
+  warnings: [{ code: 'pods_not_closed', message: 'New pods are not deny-only.' }],
 };
 
 function storeOf(records: readonly IntegrationRecord[]): IntegrationStore {

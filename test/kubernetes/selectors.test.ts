@@ -107,7 +107,7 @@ describe('selectorOf', () => {
 });
 
 describe('wantedObjectsOf', () => {
-  const options = { node: null, closes: true, hasPodNetworks: false };
+  const options = { node: null, areNewPodsDenyOnly: true, hasPodNetworks: false };
   const shop = podSelector({ namespace: 'shop' });
 
   test('`wantedObjectsOf` returns all pods and the nodes if pods must match no allow rule before they are known', () => {
@@ -118,7 +118,7 @@ describe('wantedObjectsOf', () => {
   });
 
   test('`wantedObjectsOf` returns only the namespaces of selectors if pods may match allow rules before they are known', () => {
-    const some = { ...options, closes: false };
+    const some = { ...options, areNewPodsDenyOnly: false };
     const bank = podSelector({ namespace: 'bank', service_account: 'robot' });
     const two = { pods: new Set(['shop', 'bank']), nodes: false, namespaces: false, node: null };
     expect(wantedObjectsOf([shop, bank], some)).toEqual(two);

@@ -50,13 +50,13 @@ function restored(store: ReadonlyMap<string, string>, selectors: readonly Select
 function plain(memberships: Memberships) {
   const { added, addresses, sets } = memberships.list();
   const keys = new Map(added.map((set) => [set.number, set.keys]));
-  const { resolved, closed, networks } = memberships.resolution;
+  const { resolved, podNetworks, networks } = memberships.resolution;
   return {
     members: [...addresses]
-      .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'closed', memberships.owners.get(address)] as const)
+      .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'deny-only', memberships.owners.get(address)] as const)
       .sort(([a], [b]) => a - b),
     resolved: [...resolved].sort(),
-    closed,
+    podNetworks,
     networks: [...networks].sort(([a], [b]) => (a < b ? -1 : 1)),
   };
 }

@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
 import type {
   Grants,
   Group,
@@ -128,9 +128,9 @@ function generateRange(random: Random): Range {
  * Returns a function that generates packets. Most fields have a value at a bound of the policy's matchers, or
  * one below or above the bound.
  */
-export function packetGenerator(random: Random, policy: Policy, closed: readonly Prefix[] = []): () => Packet {
+export function packetGenerator(random: Random, policy: Policy, podNetworks: readonly Prefix[] = []): () => Packet {
   const rules = policy.groups.flatMap((group) => group.rules);
-  const sources = [...edges([...policy.groups.flatMap((group) => group.sources), ...closed]), 0, 0xffff_ffff];
+  const sources = [...edges([...policy.groups.flatMap((group) => group.sources), ...podNetworks]), 0, 0xffff_ffff];
   const destinations = [...edges(rules.flatMap((rule) => rule.destinations)), 0, 0xffff_ffff];
   const sourcePorts = rangeEdges(rules.flatMap((rule) => rule.sourcePorts));
   const destinationPorts = rangeEdges(rules.flatMap((rule) => rule.destinationPorts));
@@ -167,14 +167,14 @@ function rangeEdges(ranges: readonly Range[]): number[] {
 }
 
 /**
- * Returns a random membership: some selectors are resolved, some networks are closed (only denied), and some
+ * Returns a random membership: some selectors are resolved, some networks are of pods, and some
  * of the sources that `packetGenerator` uses have an owner.
  */
 export function generateMembership(random: Random, policy: Policy): ListedMembership {
   const keys = SELECTORS.map(({ key }) => key);
   const all = random.chance(0.5);
   const resolved = new Set(keys.filter(() => all || random.chance(0.6)));
-  const closed = random.chance(0.7) ? random.some(1, 3, () => generatePrefix(random)) : [];
+  const podNetworks = random.chance(0.7) ? random.some(1, 3, () => generatePrefix(random)) : [];
   const networks = new Map(
     [...resolved].flatMap((key) => (random.chance(0.1) ? [[key, [generatePrefix(random)]]] : [])),
   );
@@ -184,12 +184,12 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
   }));
   const sources = new Set([
     ...edges(policy.groups.flatMap((group) => group.sources)),
-    ...edges([...closed, ...[...networks.values()].flat()]),
+    ...edges([...podNetworks, ...[...networks.values()].flat()]),
   ]);
   const addresses = [...sources].filter(() => random.chance(0.5));
   const former = [...sources].filter((source) => !addresses.includes(source) && random.chance(0.2));
   return {
-    scope: { resolved, closed, networks },
+    scope: { resolved, podNetworks, networks },
     former: {
       addresses: Uint32Array.from(former),
       sets: Uint32Array.from(former, () => random.between(1, added.length)),
@@ -199,7 +199,7 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
       dropped: [],
       addresses: Uint32Array.from(addresses),
       sets: Uint32Array.from(addresses, () =>
-        random.chance(0.1) ? CLOSED_MEMBER.number : random.between(1, added.length),
+        random.chance(0.1) ? DENY_ONLY_MEMBER.number : random.between(1, added.length),
       ),
     },
   };

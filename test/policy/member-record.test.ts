@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER } from '#contracts/kubernetes/membership.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 
 const change = (members: readonly (readonly [address: number, set: number])[], added: readonly number[] = []) => ({
@@ -20,7 +20,7 @@ describe('a record of members', () => {
     record.change(change([[7, 0]]));
     expect(record.setOf(7)).toBeUndefined();
     record.change(change([[7, 99]]));
-    expect(record.setOf(7)).toBe(CLOSED_MEMBER);
+    expect(record.setOf(7)).toBe(DENY_ONLY_MEMBER);
   });
 
   test('`MemberRecord` does not list addresses that a new list omits, and lets only deny rules match them until the policy changes', () => {
@@ -36,7 +36,7 @@ describe('a record of members', () => {
       ),
     );
     record.replace(change([[8, 1]], [1]));
-    expect([record.setOf(7), keysOf(record, 8), record.setOf(9)]).toEqual([CLOSED_MEMBER, ['1'], CLOSED_MEMBER]);
+    expect([record.setOf(7), keysOf(record, 8), record.setOf(9)]).toEqual([DENY_ONLY_MEMBER, ['1'], DENY_ONLY_MEMBER]);
     expect([...record.list().addresses]).toEqual([8]);
     record.change(change([[9, 1]]));
     record.policyChanged();

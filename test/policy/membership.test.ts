@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
 import {
-  CLOSED_MEMBER,
+  DENY_ONLY_MEMBER,
   type ListedMembership,
   NO_MEMBERS,
   type SelectorResolution,
@@ -49,10 +49,10 @@ function setOf({ program, given }: Case, source: number): number | undefined {
 describe('a policy compiled for a scope and members', () => {
   test('a compiled program agrees with the reference evaluator for Kubernetes members, pod networks without members and other sources', () => {
     let members = 0;
-    let closed = 0;
+    let denyOnly = 0;
     cases(300, (one, random) => {
       const grants = generateGrants(random.word());
-      const next = packetGenerator(random, one.policy, one.given.scope.closed);
+      const next = packetGenerator(random, one.policy, one.given.scope.podNetworks);
       const membership = membershipOf(one.given);
       const lookups = new LookupIndex(one.program.lookups);
       for (let count = 0; count < 300; count++) {
@@ -73,17 +73,17 @@ describe('a policy compiled for a scope and members', () => {
           word: verdictWord(lookup.rank, lookup.verdict, lookup.audited),
         });
         members += set === undefined || set === EMPTY_SET ? 0 : 1;
-        closed += one.given.scope.closed.length > 0 && set === undefined ? 1 : 0;
+        denyOnly += one.given.scope.podNetworks.length > 0 && set === undefined ? 1 : 0;
       }
     });
     expect(members).toBeGreaterThan(5_000);
-    expect(closed).toBeGreaterThan(5_000);
+    expect(denyOnly).toBeGreaterThan(5_000);
   });
 
   test('a compiled program applies all deny rules and no allow rules of groups with selectors to a source whose set of groups was not compiled', () => {
     cases(200, ({ policy: made, given, program }, random) => {
       if (program.members === null) return;
-      const resolution: SelectorResolution = { ...given.scope, closed: EVERY_NETWORK };
+      const resolution: SelectorResolution = { ...given.scope, podNetworks: EVERY_NETWORK };
       const next = packetGenerator(random, made);
       const grants = generateGrants(random.word());
       for (let count = 0; count < 100; count++) {
@@ -127,7 +127,7 @@ describe('`MemberIndex`', () => {
   const web = group([], [rule()], { selectors: [selector('web')] });
   const db = group(['10.0.0.0/8'], [rule({ ports: ['5432'] })], { selectors: [selector('db')] });
   const keys = { web: selector('web').key, db: selector('db').key };
-  const scope = { resolved: new Set([keys.web, keys.db]), closed: [], networks: new Map() };
+  const scope = { resolved: new Set([keys.web, keys.db]), podNetworks: [], networks: new Map() };
   const list = {
     dropped: [],
     added: [{ number: 7, keys: [keys.web] }],
@@ -155,14 +155,14 @@ describe('`MemberIndex`', () => {
 describe('`MemberRecord`', () => {
   test('`MemberRecord` returns a member without allow rules for an unknown set number, and no member for the number 0', () => {
     const record = new MemberRecord();
-    const [owned, closed] = [address('10.0.0.1'), address('10.0.0.2')];
-    const addresses = Uint32Array.of(owned, closed);
+    const [owned, denyOnly] = [address('10.0.0.1'), address('10.0.0.2')];
+    const addresses = Uint32Array.of(owned, denyOnly);
     const added = [{ number: 1, keys: [] }];
-    record.change({ added, addresses, sets: Uint32Array.of(1, CLOSED_MEMBER.number), dropped: [] });
-    expect([record.setOf(owned), record.setOf(closed)]).toEqual([{ number: 1, keys: [] }, CLOSED_MEMBER]);
-    expect(record.list()).toEqual({ added, addresses, sets: Uint32Array.of(1, CLOSED_MEMBER.number), dropped: [] });
+    record.change({ added, addresses, sets: Uint32Array.of(1, DENY_ONLY_MEMBER.number), dropped: [] });
+    expect([record.setOf(owned), record.setOf(denyOnly)]).toEqual([{ number: 1, keys: [] }, DENY_ONLY_MEMBER]);
+    expect(record.list()).toEqual({ added, addresses, sets: Uint32Array.of(1, DENY_ONLY_MEMBER.number), dropped: [] });
     record.change({ added: [], addresses, sets: Uint32Array.of(0, 0), dropped: [] });
-    expect([record.setOf(owned), record.setOf(closed)]).toEqual([undefined, undefined]);
+    expect([record.setOf(owned), record.setOf(denyOnly)]).toEqual([undefined, undefined]);
   });
 });
 
@@ -171,7 +171,7 @@ describe('`explain` with members', () => {
   const set = { number: 1, keys: [selector('web').key] };
   const resolution = {
     resolved: new Set(set.keys),
-    closed: [{ address: address('10.0.0.0'), length: 24 }],
+    podNetworks: [{ address: address('10.0.0.0'), length: 24 }],
     networks: new Map(),
   };
 
@@ -185,8 +185,8 @@ describe('`explain` with members', () => {
     expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, options).walk[0]?.why).toBe(
       'source 10.0.1.2 is not among its sources',
     );
-    const closed = { membership: { resolution, members: { setOf: () => CLOSED_MEMBER } } };
-    expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, closed).walk[0]?.why).toBe(
+    const denyOnly = { membership: { resolution, members: { setOf: () => DENY_ONLY_MEMBER } } };
+    expect(explain(policy([pods]), { packet: packet({ source: '10.0.1.2' }) }, denyOnly).walk[0]?.why).toBe(
       'no selector can be decided for the owner of this source, so it allows nothing from this source',
     );
   });

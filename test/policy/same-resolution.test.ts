@@ -6,7 +6,7 @@ const A = { address: 1, length: 32 };
 const B = { address: 2, length: 32 };
 
 function resolution(given: Partial<SelectorResolution> = {}): SelectorResolution {
-  return { resolved: new Set(['web', 'db']), closed: [A], networks: new Map([['db', [A]]]), ...given };
+  return { resolved: new Set(['web', 'db']), podNetworks: [A], networks: new Map([['db', [A]]]), ...given };
 }
 
 test('`isSameResolution` treats two resolutions of Kubernetes selectors with equal content as equal', () => {
@@ -17,8 +17,8 @@ test('`isSameResolution` treats two resolutions of Kubernetes selectors with equ
 test.each([
   ['another resolved selector', { resolved: new Set(['web', 'cache']) }],
   ['fewer resolved selectors', { resolved: new Set(['web']) }],
-  ['another closed network', { closed: [B] }],
-  ['no closed network', { closed: [] }],
+  ['another pod network', { podNetworks: [B] }],
+  ['no pod network', { podNetworks: [] }],
   ['another network of a selector', { networks: new Map([['db', [B]]]) }],
   ['more networks of a selector', { networks: new Map([['db', [A, B]]]) }],
   ['networks of another selector', { networks: new Map([['web', [A]]]) }],

@@ -28,7 +28,7 @@ export const kubernetesSchema = z
         form: `list of at most ${MAX_POD_NETWORKS} IPv4 networks`,
       }),
     close_new_pods: flag(
-      'Whether an address in a pod network without an owner is closed: it gets no allow rule by a selector, and every deny rule. This needs the pods of all namespaces. With `false`, a policy that names at most eight namespaces needs a Role in each of them only, and a new pod has the rules of an address outside of Kubernetes until its status arrives.',
+      'Whether an address in a pod network without an owner is deny-only: it gets no allow rule by a selector, and every deny rule. This needs the pods of all namespaces. With `false`, a policy that names at most eight namespaces needs a Role in each of them only, and a new pod has the rules of an address outside of Kubernetes until its status arrives.',
     ).prefault(true),
     in_cluster: z
       .strictObject({

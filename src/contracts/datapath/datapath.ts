@@ -69,9 +69,9 @@ export type Datapath = {
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
    * Changes the owners of addresses (D38a). The change needs no new program. If the set of selectors of an
-   * address is not in the program, the address is closed until a program with this set is in force: groups
-   * with selectors apply only their deny rules to it. When the promise resolves, the flows of a changed
-   * address are classified again with their next packet.
+   * address is not in the program, the address is deny-only until a program with this set is in force: groups
+   * with selectors apply only their deny rules to it. When the promise resolves, the next packet of each flow
+   * of a changed address classifies that flow again.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
@@ -147,9 +147,9 @@ export type Datapath = {
 
 /**
  * The state after a change of members. All fields are numbers. `members`: the addresses with an owner.
- * `refused`: the addresses that are closed because the map of members is full. `uncompiled`: the addresses of
- * the change that are closed until the policy is compiled with the present members. `flows`: the flows that
- * are classified again.
+ * `refused`: the addresses that are deny-only (groups with selectors apply only deny rules to them) because
+ * the map of members is full. `uncompiled`: the addresses of the change that are deny-only until the policy
+ * is compiled with the present members. `flows`: the flows that are classified again.
  */
 export type MembersChanged = {
   readonly members: number;
@@ -191,8 +191,9 @@ export type Adoption = {
 export type Enforced = { readonly generation: number; readonly sinceMs: number | null };
 /**
  * The result of a flip. `sinceMs`: Unix time in milliseconds since when the kernel enforces the generation.
- * It is earlier than the flip if the generation was already in force. `uncompiled`: the addresses that are
- * closed until the policy is compiled again, because the members changed after the compilation.
+ * It is earlier than the flip if the generation was already in force. `uncompiled`: the addresses that
+ * are deny-only (groups with selectors apply only deny rules to them) until the policy is compiled again,
+ * because the members changed after the compilation.
  */
 export type Flipped = { readonly epoch: number; readonly sinceMs: number; readonly uncompiled: number };
 export type Attachment = {

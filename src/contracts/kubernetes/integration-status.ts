@@ -64,6 +64,6 @@ export type KubernetesStats = {
   }[];
   /** The number of addresses that an object owns. */
   readonly members: number;
-  /** The number of these addresses that are closed because the map of members is full. */
+  /** The number of addresses that are deny-only (`DENY_ONLY_MEMBER`) because the map of members is full. */
   readonly membersRefused: number;
 };

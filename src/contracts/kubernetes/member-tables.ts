@@ -1,8 +1,8 @@
 import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
 
 /**
- * The tables for sources with an owner. An owner is represented by the index of the set of source groups that
- * select the owner: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `CLOSED_INDEX`
+ * The tables for sources with an owner. The index of the set of source groups that select an owner represents
+ * this owner: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `DENY_ONLY_INDEX`
  * stands for a set that the program does not contain.
  */
 export type MemberTables = MemberTrees &
@@ -34,7 +34,7 @@ export type MemberTrees = {
 
 /**
  * The index that stands for each set of groups that the program does not contain. A source with this index is
- * closed: only deny rules of groups with selectors apply to it (D38a).
+ * deny-only: of groups with selectors, only the deny rules apply to it (D38a).
  */
-export const CLOSED_INDEX = 0;
+export const DENY_ONLY_INDEX = 0;
 export const EMPTY_SET = 1;

@@ -13,14 +13,14 @@ export type SelectorSet = { readonly number: number; readonly keys: readonly str
 
 /**
  * The set of an owner for which selectors cannot be evaluated, for example because its labels exceed a limit.
- * Its address is closed: groups with selectors apply all their deny rules and none of their allow rules to it
- * (D19a). No change adds or drops this set.
+ * Its address is deny-only: groups with selectors apply all their deny rules and none of their allow rules to
+ * it (D19a). No change adds or drops this set.
  */
-export const CLOSED_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
+export const DENY_ONLY_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
 
 /**
  * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
- * or 0 if no object owns the address any more. A number that no change has added means `CLOSED_MEMBER`.
+ * or 0 if no object owns the address any more. A number that no change has added means `DENY_ONLY_MEMBER`.
  * `added`: the sets that occur for the first time. `dropped`: the numbers of sets that no address has after
  * the change. A dropped number never occurs again. Apply changes in order: first a change that removes a
  * selector from an address, then a change that only adds. Apply a resolution with more resolved selectors
@@ -40,20 +40,20 @@ export type MembershipChange = {
 export type MemberList = MembershipChange;
 
 /**
- * The selector resolution: which selectors are resolved, and which networks they select or close. A compiled
- * policy depends on it as well as on the members. It changes rarely. In messages between threads, its name is
+ * The selector resolution: which selectors are resolved, and which networks they select. A compiled policy
+ * depends on it as well as on the members. It changes rarely. In messages between threads, its name is
  * `scope`.
  * - `resolved`: the keys of the selectors whose objects are known. While a selector is not resolved, the deny
  *   rules of its group match every source, and its allow rules match only static sources (D19a).
- * - `closed`: the networks of pods. An address in them without an owner is closed: groups with selectors
- *   apply all their deny rules and none of their allow rules to it.
+ * - `podNetworks`: the networks of pods. An address in them without an owner is deny-only: groups with
+ *   selectors apply all their deny rules and none of their allow rules to it.
  * - `networks`: the networks that a resolved selector selects in addition to its members (`podCIDRs` of
  *   nodes). For the groups of the selector, they have the effect of `sources.cidrs`, whether or not an object
  *   owns an address in them.
  */
 export type SelectorResolution = {
   readonly resolved: ReadonlySet<string>;
-  readonly closed: readonly Prefix[];
+  readonly podNetworks: readonly Prefix[];
   readonly networks: ReadonlyMap<string, readonly Prefix[]>;
 };
 
@@ -76,11 +76,11 @@ export type ListedMembership = {
   readonly shared?: readonly SharedAddress[];
 };
 
-/** An address that different objects own in these integrations. It has the set `CLOSED_MEMBER`. */
+/** An address that different objects own in these integrations. It has the set `DENY_ONLY_MEMBER`. */
 export type SharedAddress = { readonly address: number; readonly integrations: readonly string[] };
 
 /** A node without integrations: no selector is resolved. */
-export const NO_SELECTORS: SelectorResolution = { resolved: new Set(), closed: [], networks: new Map() };
+export const NO_SELECTORS: SelectorResolution = { resolved: new Set(), podNetworks: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
 export const NO_MEMBERSHIP: Membership = { resolution: NO_SELECTORS, members: NO_MEMBERS };
 export const NOTHING_LISTED: ListedMembership = {

@@ -1,21 +1,21 @@
 import { u32At } from '#arrays/read.js';
 import type { MemberTables } from '#contracts/kubernetes/member-tables.js';
 import {
-  CLOSED_MEMBER,
+  DENY_ONLY_MEMBER,
   type MemberList,
   type MembershipChange,
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
-import { CLOSED_SET } from './member-layout.js';
+import { DENY_ONLY_SET } from './member-layout.js';
 import { MemberSets } from './member-sets.js';
 import { MemberTable } from './member-table.js';
 
 type Slot = 0 | 1;
 
 /**
- * The members: addresses that Kubernetes objects own, in memory that the BPF programs read (D38a). A closed
- * address gets all deny rules and no allow rules of groups with selectors.
+ * The members: addresses that Kubernetes objects own, in memory that the BPF programs read (D38a). A
+ * deny-only address gets all deny rules and no allow rules of groups with selectors.
  */
 export class KernelMembers {
   readonly #table: MemberTable;
@@ -23,13 +23,13 @@ export class KernelMembers {
   /** The sets of selectors that changes have contained, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
   /**
-   * Set of selectors → its addresses, which are closed because the map `member_sets` has no entry for the
-   * set.
+   * Set of selectors → its addresses, which are deny-only because the map `member_sets` has no entry for
+   * the set.
    */
   readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
   /** The set of selectors of each address in `#withoutEntry`. */
   readonly #waitsFor = new Map<number, SelectorSet>();
-  /** Former members that the last list did not contain. They stay closed until the next flip. */
+  /** Former members that the last list did not contain. They are deny-only until the next flip. */
   #leaving = new Set<number>();
   readonly #awaitGracePeriod: () => void;
 
@@ -53,7 +53,7 @@ export class KernelMembers {
   }
 
   /**
-   * Number of addresses that are closed (get no allow rule of a group with selectors) because a table is
+   * Number of addresses that are deny-only (get no allow rule of a group with selectors) because a table is
    * full.
    */
   get refused(): number {
@@ -76,10 +76,10 @@ export class KernelMembers {
   }
 
   /**
-   * Replaces all members, for example those of an earlier process. Closes addresses that the list does not
-   * contain, until the next flip. The program in force can have selectors that are not resolved any more, and
-   * its deny rules must still match the former members of these selectors. Returns the addresses whose entry
-   * has changed.
+   * Replaces all members, for example those of an earlier process. Addresses that the list does not
+   * contain are deny-only until the next flip: the program in force can have selectors that are not resolved
+   * any more, and its deny rules must still match the former members of these selectors. Returns the
+   * addresses whose entry has changed.
    */
   replace(list: MemberList): ReadonlySet<number> {
     const kept = new Set(list.addresses);
@@ -87,12 +87,12 @@ export class KernelMembers {
     this.#setsByNumber.clear();
     this.#withoutEntry.clear();
     this.#waitsFor.clear();
-    const sets = new Uint32Array(gone.length).fill(CLOSED_MEMBER.number);
-    const closed = this.change({ added: [], addresses: gone, sets, dropped: [] });
+    const sets = new Uint32Array(gone.length).fill(DENY_ONLY_MEMBER.number);
+    const removed = this.change({ added: [], addresses: gone, sets, dropped: [] });
     const changed = this.change(list);
     this.#leaving = new Set(gone);
     this.#table.complete();
-    return new Set([...closed, ...changed]);
+    return new Set([...removed, ...changed]);
   }
 
   /**
@@ -113,8 +113,8 @@ export class KernelMembers {
   }
 
   /**
-   * Returns the number of addresses that stay closed (get no allow rule of a group with selectors) in a slot
-   * until a policy is compiled with a change: those in the change, and those in `#leaving`.
+   * Returns the number of addresses that are deny-only (get no allow rule of a group with selectors) in a
+   * slot until a policy is compiled with a change: those in the change, and those in `#leaving`.
    */
   uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -129,9 +129,9 @@ export class KernelMembers {
   }
 
   /**
-   * Returns the number of addresses that stay closed (get no allow rule of a group with selectors) in a slot
-   * until a policy is compiled with the present members. Does not count an address whose set this process
-   * does not know, or whose set has no entry: such an address stays closed.
+   * Returns the number of addresses that are deny-only (get no allow rule of a group with selectors) in a
+   * slot until a policy is compiled with the present members. Does not count an address whose set this
+   * process does not know, or whose set has no entry: a compilation does not change these addresses.
    */
   uncompiledIn(slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -149,21 +149,21 @@ export class KernelMembers {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
     const before = this.#table.mapIndexAt(address);
-    // If the set is not known, close the address. `setNumber` is then `CLOSED_MEMBER`, or the sender has left
-    // out the set by mistake.
+    // If the set is not known, the address is deny-only. `setNumber` is then that of `DENY_ONLY_MEMBER`, or
+    // the sender has left out the set by mistake.
     const mapIndex =
-      setNumber === 0 ? 0 : set === undefined ? CLOSED_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
-    if (before === CLOSED_SET) this.#endWait(address);
-    if (set !== undefined && mapIndex === CLOSED_SET) this.#beginWait(address, set);
+      setNumber === 0 ? 0 : set === undefined ? DENY_ONLY_SET : this.#sets.mapIndexOf(set, this.#awaitGracePeriod);
+    if (before === DENY_ONLY_SET) this.#endWait(address);
+    if (set !== undefined && mapIndex === DENY_ONLY_SET) this.#beginWait(address, set);
     if (before === mapIndex && mapIndex !== 0) return;
     this.#table.set(address, mapIndex);
     this.#sets.use(before, -1);
     this.#sets.use(mapIndex, 1);
     if (before !== mapIndex) changed.add(address);
-    if (set !== undefined && mapIndex !== CLOSED_SET) this.#openWaiting(set, changed);
+    if (set !== undefined && mapIndex !== DENY_ONLY_SET) this.#openWaiting(set, changed);
   }
 
-  /** Stores the map index of a set for the addresses that are closed because the set had no entry. */
+  /** Stores the map index of a set for the addresses that are deny-only because the set had no entry. */
   #openWaiting(set: SelectorSet, changed: Set<number>): void {
     const addresses = this.#withoutEntry.get(set);
     if (addresses === undefined) return;

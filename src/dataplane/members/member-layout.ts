@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER } from '#contracts/kubernetes/membership.js';
 
 /**
  * Constants of the BPF maps `members` and `member_sets`; they must equal those in `bpf/classify/members.h`. A
@@ -24,8 +24,11 @@ export const CHANGES = 6;
 /** Size of `struct member_set` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
 
-/** The map index that no set has. A member with it has no allow rule of a group with selectors. */
-export const CLOSED_SET = CLOSED_MEMBER.number;
+/**
+ * The map index that no set has. A member with it is deny-only: it gets no allow rule of a group with
+ * selectors.
+ */
+export const DENY_ONLY_SET = DENY_ONLY_MEMBER.number;
 
 /** The number of addresses for which the map `members` has room in any case. */
 const MEMBER_CAPACITY = 1 << 17;

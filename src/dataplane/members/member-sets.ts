@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { append } from '#arrays/append.js';
 import type { SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { MemberIndex } from '#policy/model/sources/member-index.js';
-import { CLOSED_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
+import { DENY_ONLY_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
 
 type Slot = 0 | 1;
 
@@ -54,7 +54,7 @@ export class MemberSets {
 
   /**
    * Returns the map index of a set. A new set gets a free entry, or the entry of a set without addresses,
-   * after `awaitGracePeriod`. Returns `CLOSED_SET` if there is none.
+   * after `awaitGracePeriod`. Returns `DENY_ONLY_SET` if there is none.
    */
   mapIndexOf(set: SelectorSet, awaitGracePeriod: () => void): number {
     const last = this.#lastMapIndexes.get(set);
@@ -67,7 +67,7 @@ export class MemberSets {
     }
     if (this.#free.length === 0) this.#makeRoom(awaitGracePeriod);
     const mapIndex = this.#free.pop();
-    if (mapIndex === undefined) return CLOSED_SET;
+    if (mapIndex === undefined) return DENY_ONLY_SET;
     this.#idle += 1;
     this.#mapIndexes.set(hexOf(digest), mapIndex);
     for (const slot of [0, 1] as const) this.#storeGroupSet(mapIndex, slot, 0);
@@ -78,7 +78,7 @@ export class MemberSets {
 
   /** Must be called with 1 when an address gets this map index, and with -1 when an address loses it. */
   use(mapIndex: number, by: 1 | -1): void {
-    if (mapIndex === 0 || mapIndex === CLOSED_SET) return;
+    if (mapIndex === 0 || mapIndex === DENY_ONLY_SET) return;
     const uses = (this.#uses[mapIndex] ?? 0) + by;
     this.#uses[mapIndex] = uses;
     if (uses === 0) this.#idle += 1;
@@ -87,8 +87,8 @@ export class MemberSets {
 
   /**
    * Stores the index of the set of groups of each set for the program of a slot; null if the program has no
-   * member tables. No packet may read the slot. A set whose keys this process does not know yet is closed in
-   * this slot.
+   * member tables. No packet may read the slot. In this slot, the members of a set whose keys this process
+   * does not know yet are deny-only.
    */
   fill(slot: Slot, program: MemberIndex | null): void {
     this.#programs[slot] = program;

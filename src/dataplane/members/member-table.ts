@@ -94,7 +94,7 @@ export class MemberTable {
 
   /**
    * Sets the map index of the set of an address; 0 removes the address. Returns false if the table has no
-   * room for the address; the address is then closed (gets no allow rule of a group with selectors).
+   * room for the address; it is then deny-only (gets no allow rule of a group with selectors).
    */
   set(address: number, mapIndex: number): boolean {
     const place = this.#find(address);
@@ -128,8 +128,8 @@ export class MemberTable {
 
   /**
    * Must be called when all members that exist are set. From then on, an address that is not in the table has
-   * no owner. Before the call, such an address is closed if the table is new, or if its cache line counts
-   * addresses that an earlier process refused.
+   * no owner. Before the call, such an address is deny-only if the table is new, or if its cache line
+   * counts addresses that an earlier process refused.
    */
   complete(): void {
     const refused = new Uint32Array(MEMBER_LINES);

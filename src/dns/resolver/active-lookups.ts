@@ -1,5 +1,5 @@
 import type { Lookups } from '#contracts/dns/dns-lookups.js';
-import { CLOSED_INDEX } from '#contracts/kubernetes/member-tables.js';
+import { DENY_ONLY_INDEX } from '#contracts/kubernetes/member-tables.js';
 import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { GroupSetIndex } from '#policy/model/sources/member-index.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
@@ -35,7 +35,7 @@ export class ActiveLookups {
   }
 
   #setOf(source: number, sets: GroupSetIndex): number | undefined {
-    if (!this.members.isKnown) return CLOSED_INDEX;
+    if (!this.members.isKnown) return DENY_ONLY_INDEX;
     const set = this.members.setOf(source);
     return set === undefined ? undefined : sets.indexOf(set);
   }

@@ -14,7 +14,7 @@ const WITHIN_MS = 5_000;
 /** For each resource, a sentence for the warning: which selectors need the list of this resource. */
 const NEEDED_BY: Readonly<Record<ResourceName, string>> = {
   pods: 'A pod_selector without a namespace needs it; with a namespace, a Role in this namespace is enough',
-  nodes: 'A node_selector needs it, and without kubernetes.pod_cidrs new pods are not closed',
+  nodes: 'A node_selector needs it, and without kubernetes.pod_cidrs no deny rule by a selector matches a new pod',
   namespaces: 'A namespace_selector needs it',
 };
 

@@ -68,7 +68,7 @@ export class MemberDistribution {
    * slow.
    */
   #isResolutionOutdated = false;
-  /** The number of addresses that are closed until the policy is compiled again. */
+  /** The number of addresses that are deny-only (`DENY_ONLY_MEMBER`) until the policy is compiled again. */
   #uncompiled = 0;
   /** The number of successive compilations after which the policy was still outdated. */
   #compilations = 0;
@@ -192,8 +192,8 @@ export class MemberDistribution {
   }
 
   /**
-   * The number of members in the datapath, and the number of addresses that are closed because a map is full;
-   * null before the first change.
+   * The number of members in the datapath, and the number of addresses that are deny-only
+   * (`DENY_ONLY_MEMBER`) because a map is full; null before the first change.
    */
   get counts(): Pick<MembersChanged, 'members' | 'refused'> | null {
     return this.#counts;

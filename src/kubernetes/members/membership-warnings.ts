@@ -15,11 +15,11 @@ import type { AddressOwner } from './owner-names.js';
  * - `node_unknown`: only the pods of the node `node` are watched, but the cluster has no such node. Selectors
  *   of pods are then never resolved.
  * - `objects_undecided`: selectors cannot be evaluated for some pods or nodes, which exceed a limit or have
- *   the wrong shape. Their addresses are closed. `first`: the name of one of these objects.
+ *   the wrong shape. Their addresses are deny-only. `first`: the name of one of these objects.
  * - `objects_skipped`: the integration has too many objects. `count`: how many times an object was omitted.
  * - `claims_refused`: objects claim addresses that they may not own (`mayClaim`). `first`: one of the objects
  *   with the address.
- * - `address_shared`: another object owns an address in the integration `other`. The address is closed.
+ * - `address_shared`: another object owns an address in the integration `other`. The address is deny-only.
  *   `examples`: the first of the `count` addresses, with both objects.
  */
 export type MembershipWarning =
@@ -62,11 +62,11 @@ type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorI
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,
-  closed: readonly Prefix[],
+  podNetworks: readonly Prefix[],
 ): readonly MembershipWarning[] {
   const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
   const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
-  if (hasPods && closed.length === 0) warnings.push({ code: 'pods_not_closed', integration });
+  if (hasPods && podNetworks.length === 0) warnings.push({ code: 'pods_not_closed', integration });
   if (objects.scopes.some(({ resource }) => resource === 'nodes'))
     for (const node of unknownNodesOf(objects)) warnings.push({ code: 'node_unknown', integration, node });
   const undecided = [...objects.all()].filter((object) => object.undecided === true);

@@ -149,7 +149,7 @@ export class Memberships implements Members {
       const owners = this.ownersOf(address);
       const isShared = new Set(owners.map(({ object }) => object.uid)).size > 1;
       this.#noteShared(address, isShared);
-      const after = isShared ? this.#sets.closed : this.#computeSet(address, owners);
+      const after = isShared ? this.#sets.denyOnly : this.#computeSet(address, owners);
       this.owners.set(address, isShared ? undefined : owners[0]);
       if (before === after) continue;
       if (after === undefined) this.#members.delete(address);
@@ -158,7 +158,7 @@ export class Memberships implements Members {
         this.#sets.use(after);
       }
       if (before !== undefined) this.#sets.release(before, this.#haveSelectorsChanged ? undefined : address);
-      const addsOnly = after !== undefined && after !== this.#sets.closed;
+      const addsOnly = after !== undefined && after !== this.#sets.denyOnly;
       const lists = addsOnly && (before === undefined || isSubset(before, after)) ? additions : removals;
       lists.addresses.push(address);
       lists.sets.push(after?.number ?? 0);
@@ -298,7 +298,7 @@ export class Memberships implements Members {
       .sort((a, b) => a - b)
       .map((address) => ({ address, owners: this.ownersOf(address) }))
       .filter(({ owners }) => owners.some((owner) => owner.integration === name));
-    return [...warningsOf(name, integration, this.#resolution.closed), ...sharedWarnings(name, shared)];
+    return [...warningsOf(name, integration, this.#resolution.podNetworks), ...sharedWarnings(name, shared)];
   }
 
   objectsOf(name: string): IntegrationObjects | undefined {
@@ -381,16 +381,16 @@ export class Memberships implements Members {
   /**
    * Returns the set of selectors of an address; undefined if no object owns the address. `owners`: the owner
    * object in each integration that contains it. If the object is undecided in one integration, the address
-   * is closed.
+   * is deny-only (`DENY_ONLY_MEMBER`).
    */
   #computeSet(address: number, owners: readonly AddressOwner[]): CountedSet | undefined {
     const keys: string[] = [];
-    let isClosed = false;
+    let isDenyOnly = false;
     for (const { integration: name, object: owner } of owners) {
       const integration = this.#integration(name);
       const { objects, index } = integration;
       const namespaceLabels = objects.namespaceLabelsOf(owner);
-      isClosed ||= owner.undecided === true || isOfUnknownNamespace(integration, owner, namespaceLabels);
+      isDenyOnly ||= owner.undecided === true || isOfUnknownNamespace(integration, owner, namespaceLabels);
       for (const selector of index.matching(owner, namespaceLabels)) {
         const isOfOther =
           owner.resource === 'nodes' && selector.resource === 'nodes' && !selectsAddress(selector, owner, address);
@@ -398,7 +398,7 @@ export class Memberships implements Members {
       }
     }
     if (owners.length > 1) keys.sort();
-    if (isClosed) return this.#sets.closed;
+    if (isDenyOnly) return this.#sets.denyOnly;
     return owners.length === 0 ? undefined : this.#sets.of(keys);
   }
 }

@@ -7,14 +7,14 @@ import { containsPrefix } from '#policy/model/ipv4.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 
 /**
- * Returns which selectors are resolved by the objects of the integrations, and which networks are selected or
- * closed. `integrations` maps the name of an integration to its objects. `podNetworks`: the networks of pods
- * in the configuration, which replace the networks of the nodes.
+ * Returns which selectors are resolved by the objects of the integrations, which networks they select, and
+ * which networks are of pods. `integrations` maps the name of an integration to its objects.
+ * `configuredNetworks`: the networks of pods in the configuration, which replace the networks of the nodes.
  */
 export function resolutionOf(
   selectors: readonly ParsedSelector[],
   integrations: ReadonlyMap<string, IntegrationObjects>,
-  podNetworks: readonly Prefix[] | undefined,
+  configuredNetworks: readonly Prefix[] | undefined,
 ): SelectorResolution {
   const resolved = new Set<string>();
   const networks = new Map<string, readonly Prefix[]>();
@@ -26,7 +26,11 @@ export function resolutionOf(
     const found = networksOf(selector, objects);
     if (found.length > 0) networks.set(selector.key, found);
   }
-  return { resolved, networks, closed: sortedPrefixes(closedNetworks([...integrations.values()], podNetworks)) };
+  return {
+    resolved,
+    networks,
+    podNetworks: sortedPrefixes(podNetworksOf([...integrations.values()], configuredNetworks)),
+  };
 }
 
 /** Whether the complete watch scopes contain all objects on which a selector depends. */
@@ -56,14 +60,14 @@ function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: 
 }
 
 /**
- * Returns the networks in which an address without an owner is closed. Returns none if only some namespaces
- * are watched, because the pods of all other namespaces would be closed too. If only the pods of one node are
- * known, returns the networks of that node.
+ * Returns the networks in which an address without an owner is deny-only. Returns none if only some
+ * namespaces are watched, because the pods of all other namespaces would be deny-only too. If only the pods
+ * of one node are known, returns the networks of that node.
  */
-function closedNetworks(all: readonly IntegrationObjects[], podNetworks: readonly Prefix[] | undefined) {
+function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix[] | undefined) {
   const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));
   const complete = withPods.filter((objects) => has(objects, 'pods'));
-  if (podNetworks !== undefined) return complete.length > 0 && complete.length === withPods.length ? podNetworks : [];
+  if (configured !== undefined) return complete.length > 0 && complete.length === withPods.length ? configured : [];
   return complete.flatMap((objects) => {
     const names = new Set(objects.scopes.filter(isOfAllNamespaces).map(({ node }) => node));
     const nodes = [...objects.nodes].filter(({ name }) => names.has(null) || names.has(name));

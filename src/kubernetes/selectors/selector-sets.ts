@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
 
 /**
  * A set of selectors. `uses`: the number of addresses with the set. `last`: the address that had this set
@@ -18,7 +18,7 @@ export class SelectorSets {
    * The set of owners for which selectors cannot be evaluated. `uses` begins with 1, so that the set is never
    * unused.
    */
-  readonly closed: CountedSet = { ...CLOSED_MEMBER, uses: 1 };
+  readonly denyOnly: CountedSet = { ...DENY_ONLY_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
   /** Sets without addresses. The set that became unused first is first. */
   readonly #unused = new Set<CountedSet>();

@@ -259,12 +259,12 @@ export class LocalKubernetes {
     if ((this.#inForce ?? this.#proposed) === undefined) return;
     const selectors = this.#selectors();
     const { node, podNetworks } = this.#options;
-    // With an empty list of networks, no address is closed. Then a watch for each of a few namespaces is
+    // With an empty list of networks, no new pod is deny-only. Then a watch for each of a few namespaces is
     // enough.
-    const closes = podNetworks === undefined || podNetworks.length > 0;
+    const areNewPodsDenyOnly = podNetworks === undefined || podNetworks.length > 0;
     for (const [name, { watched, targets }] of this.#integrations) {
       const own = selectors.filter(({ source }) => source.integration === name);
-      const wanted = wantedObjectsOf(own, { node, closes, hasPodNetworks: podNetworks !== undefined });
+      const wanted = wantedObjectsOf(own, { node, areNewPodsDenyOnly, hasPodNetworks: podNetworks !== undefined });
       targets.next({ ...this.#serverOf(watched), wanted });
     }
   }

@@ -4,25 +4,25 @@ import type { WantedObjects } from './watch-scopes.js';
 
 /**
  * The settings that decide, besides selectors, which objects a node watches.
- * `closes`: whether only deny rules apply to the address of a new pod until its labels are known. This needs
- * the pods of all namespaces.
+ * `areNewPodsDenyOnly`: whether, of groups with selectors, only the deny rules apply to the address of a new
+ * pod until its labels are known. This needs the pods of all namespaces.
  * `hasPodNetworks`: whether the configuration lists the networks of pods, so that no node object is needed
  * for them.
  */
 export type WantedOptions = {
   readonly node: string | null;
-  readonly closes: boolean;
+  readonly areNewPodsDenyOnly: boolean;
   readonly hasPodNetworks: boolean;
 };
 
 /** Returns the objects that the selectors of one integration need. */
 export function wantedObjectsOf(
   selectors: Iterable<Selector>,
-  { node, closes, hasPodNetworks }: WantedOptions,
+  { node, areNewPodsDenyOnly, hasPodNetworks }: WantedOptions,
 ): WantedObjects {
   const pods = new Set<string>();
   let hasPods = false;
-  let isOfAll = closes;
+  let isOfAll = areNewPodsDenyOnly;
   let nodes = false;
   let namespaces = false;
   for (const selector of selectors) {
@@ -39,7 +39,7 @@ export function wantedObjectsOf(
     pods: hasPods && isOfAll ? 'all' : pods,
     // If only the pods of one node are watched, watch the node objects too, to know whether the cluster has
     // this node.
-    nodes: nodes || (hasPods && (node !== null || (closes && !hasPodNetworks))),
+    nodes: nodes || (hasPods && (node !== null || (areNewPodsDenyOnly && !hasPodNetworks))),
     namespaces,
     node,
   };

@@ -23,7 +23,7 @@ export function kubernetesMetrics({ gauge }: Families) {
   const members = gauge('weir_kubernetes_members', 'Addresses that an object of an integration owns.');
   const refused = gauge(
     'weir_kubernetes_members_refused',
-    'Addresses that are closed because the table of members is full.',
+    'Addresses that get only deny rules of groups with selectors because the table of members is full.',
   );
   const all = [state, objects, stale, members, refused];
 

@@ -50,12 +50,12 @@ function section(title: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
 }
 
-/** Formats the lists of sources with an owner. A set of groups without a line uses the list of `closed`. */
+/** Formats the lists of sources with an owner. A set of groups without a line uses the line `deny-only`. */
 function memberLines({ members }: Program): readonly string[] {
   if (members === null) return [];
   const { bases, trees, lists, sets, selectors } = members;
   const setText = (low: number, end: number | undefined): string =>
-    low === 0 ? 'closed' : between(`set ${low}`, `set ${(end ?? low + 1) - 1}`);
+    low === 0 ? 'deny-only' : between(`set ${low}`, `set ${(end ?? low + 1) - 1}`);
   return [
     ...selectors.map(({ key, groups }) => `selector ${key}: groups ${groups.join(' ')}`),
     ...sets.map((groups, at) => `set ${EMPTY_SET + at}: groups ${groups.join(' ')}`),

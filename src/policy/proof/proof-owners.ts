@@ -4,7 +4,7 @@ import type { ListedMembership } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
 import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/sources/group-sets.js';
-import { CLOSED, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
+import { DENY_ONLY, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
 
 /** A source with an owner. `owner` is the last cell of its packets. */
 export type OwnedSource = { readonly source: number; readonly owner: number };
@@ -17,7 +17,7 @@ export class ProofOwners {
   readonly #sets: readonly (readonly number[])[];
   /**
    * The sources of the proof packets with owners. For each combination of groups in whose static sources an
-   * address is, they contain one member for each set of groups, and one closed source.
+   * address is, they contain one member for each set of groups, and one deny-only source.
    */
   readonly sources: readonly OwnedSource[];
 
@@ -31,11 +31,11 @@ export class ProofOwners {
   /** Returns the owner of the packets with this cell. */
   ownerOf(cell: number): Owner {
     if (cell === NO_OWNER_CELL) return NO_OWNER;
-    return cell === CLOSED_CELL ? CLOSED : itemAt(this.#sets, cell - CLOSED_CELL - EMPTY_SET);
+    return cell === DENY_ONLY_CELL ? DENY_ONLY : itemAt(this.#sets, cell - DENY_ONLY_CELL - EMPTY_SET);
   }
 }
 
-const CLOSED_CELL = 1;
+const DENY_ONLY_CELL = 1;
 
 function ownedSources(
   index: SourceIndex,
@@ -50,7 +50,7 @@ function ownedSources(
       .groupsOfOwner(source, [])
       .map(({ group, scope }) => `${group}${scope}`)
       .join();
-    for (const owner of [CLOSED_CELL, CLOSED_CELL + EMPTY_SET, CLOSED_CELL + EMPTY_SET + set]) {
+    for (const owner of [DENY_ONLY_CELL, DENY_ONLY_CELL + EMPTY_SET, DENY_ONLY_CELL + EMPTY_SET + set]) {
       const key = `${owner} ${own}`;
       if (!found.has(key)) found.set(key, { source, owner });
     }

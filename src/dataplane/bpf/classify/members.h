@@ -14,18 +14,18 @@
 #define MEMBER_PLACES 7
 #define MEMBER_PROBES 8
 
-/* A map index that no set has. A member with it is closed: it gets each deny rule of a group with
+/* A map index that no set has. A member with it is deny-only: it gets each deny rule of a group with
  * selectors, and none of its allow rules.
  */
-#define CLOSED_SET 0xffffffffU
+#define DENY_ONLY_SET 0xffffffffU
 
 /* The header of the map `members`, in cache line 0; see struct grant_header. */
 struct member_header {
 	__u64 multiplier;
 	__u64 addend;
 	__u32 homes;
-	/* 1: the members are not known yet, so each address that the search does not find is closed
-	 * (CLOSED_SET).
+	/* 1: the members are not known yet, so each address that the search does not find is deny-only
+	 * (DENY_ONLY_SET).
 	 */
 	__u32 incomplete;
 	/* reserved[0] is the count of changes. User space adds 2 after it has stored a change, and before it
@@ -43,7 +43,7 @@ struct member_line {
 	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
 	__u32 spilled;
 	/* Number of addresses that belong into this cache line and have no room in any cache line. If it is
-	 * not 0, an address that the search does not find is closed (CLOSED_SET).
+	 * not 0, an address that the search does not find is deny-only (DENY_ONLY_SET).
 	 */
 	__u32 refused;
 	__u64 members[MEMBER_PLACES];
@@ -57,7 +57,8 @@ union members_entry {
 /* A set of selectors. Its map index is the index of its entry in the map `member_sets`. */
 struct member_set {
 	/* For each program slot: index of the set of groups that these selectors select, in that compiled
-	 * policy. 0: that compiled policy does not contain the set, so its members are closed (CLOSED_SET).
+	 * policy. 0: that compiled policy does not contain the set, so its members are deny-only
+	 * (DENY_ONLY_SET).
 	 */
 	__u32 indexes[2];
 	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the entry is free */
@@ -89,14 +90,14 @@ static __always_inline void *members_at(__u32 index)
 	return bpf_map_lookup_elem(&members, &index);
 }
 
-/* Returns the map index of the set of an address, CLOSED_SET, or 0 if no object owns the address. */
+/* Returns the map index of the set of an address, DENY_ONLY_SET, or 0 if no object owns the address. */
 static __always_inline __u32 find_member(struct member_header *header, __u32 address)
 {
 	__u32 index, missing;
 
 	if (!header)
-		return CLOSED_SET;
-	missing = header->incomplete ? CLOSED_SET : 0;
+		return DENY_ONLY_SET;
+	missing = header->incomplete ? DENY_ONLY_SET : 0;
 	index = 1 + (((mix(address) * header->multiplier + header->addend) >> 32) * header->homes >> 32);
 	for (int probe = 0; probe < MEMBER_PROBES; probe++) {
 		struct member_line *line = members_at(index + probe);
@@ -104,7 +105,7 @@ static __always_inline __u32 find_member(struct member_header *header, __u32 add
 		if (!line)
 			return missing;
 		if (!probe && line->refused)
-			missing = CLOSED_SET;
+			missing = DENY_ONLY_SET;
 #pragma unroll
 		for (int i = 0; i < MEMBER_PLACES; i++) {
 			__u64 member = *(volatile __u64 *)&line->members[i];

@@ -25,10 +25,10 @@ export type GroupViews = {
   /** For each group of the original policy, the index in `policy` of the group with all its rules. */
   readonly whole: Uint32Array;
   /**
-   * The groups of `policy` that apply to a source in a closed network: copies with the deny rules of groups
-   * whose selectors are resolved.
+   * The groups of `policy` that apply to a deny-only source (D38a) in addition to those that apply to every
+   * source: copies with the deny rules of groups whose selectors are resolved.
    */
-  readonly closing: Uint32Array;
+  readonly denyOnly: Uint32Array;
 };
 
 const EVERY_SOURCE: readonly Prefix[] = [{ address: 0, length: 0 }];
@@ -37,13 +37,13 @@ const NO_SOURCE: readonly Prefix[] = [];
 export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupViews {
   if (!policy.groups.some(({ selectors }) => selectors.length > 0)) {
     const groups = Uint32Array.from(policy.groups.keys());
-    return { policy, groups, places: policy.groups.map(() => null), whole: groups, closing: new Uint32Array(0) };
+    return { policy, groups, places: policy.groups.map(() => null), whole: groups, denyOnly: new Uint32Array(0) };
   }
   const views: Group[] = [];
   const groups: number[] = [];
   const places: (Uint32Array | null)[] = [];
   const whole: number[] = [];
-  const closing: number[] = [];
+  const denyOnly: number[] = [];
   for (const [number, group] of policy.groups.entries()) {
     whole.push(views.length);
     const sources = staticSources(group, resolution);
@@ -54,7 +54,7 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupVi
     const denies = deniesOf(group.rules);
     const defaultAction = group.defaultAction === 'deny' ? 'deny' : undefined;
     const isOpen = !areResolved(group.selectors, resolution);
-    if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) closing.push(views.length);
+    if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) denyOnly.push(views.length);
     views.push({
       ...group,
       sources: isOpen ? EVERY_SOURCE : NO_SOURCE,
@@ -70,7 +70,7 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupVi
     groups: Uint32Array.from(groups),
     places,
     whole: Uint32Array.from(whole),
-    closing: Uint32Array.from(closing),
+    denyOnly: Uint32Array.from(denyOnly),
   };
 }
 

@@ -22,11 +22,11 @@ const ADDRESSES = 2 ** 32;
 /**
  * Adds the populations that depend on members. `bases` has the populations of sources that no selector
  * selects.
- * - A closed population has the groups of a base, and the deny rules of every group with resolved selectors.
- *   It applies to sources without an owner in a closed network.
+ * - A deny-only population has the groups of a base, and the deny rules of every group with resolved
+ *   selectors. It applies to sources without an owner in a network of pods.
  * - A merged population has the groups of a base, and the groups whose selectors select a member of this
  *   base. There is one for each pair of base and set of groups that occurs among the members. All other pairs
- *   use the closed population until the next compilation.
+ *   use the deny-only population until the next compilation.
  */
 export function withMembers(
   views: GroupViews,
@@ -37,8 +37,8 @@ export function withMembers(
 ): Populations {
   const groups = bases.groups.copy(budget);
   const merged = merger(views.policy, groups, budget);
-  const closed = new Uint32Array(bases.groups.count);
-  for (let base = 0; base < closed.length; base++) closed[base] = merged(base, views.closing);
+  const denyOnly = new Uint32Array(bases.groups.count);
+  for (let base = 0; base < denyOnly.length; base++) denyOnly[base] = merged(base, views.denyOnly);
   const basesOfSources = { starts: bases.starts.trimmed(), values: bases.numbers.trimmed() };
   const { sets, ofSelectorSets } = groupSetsOf(selectors, membership);
   const pairs = occurringPairs(basesOfSources, ofSelectorSets, membership);
@@ -47,8 +47,8 @@ export function withMembers(
   const pairOffsets = new GrowingUint32Array();
   const pairIndexes = new GrowingUint32Array();
   pairOffsets.push(0);
-  for (let base = 0; base < closed.length; base++) {
-    const byDefault = u32At(closed, base);
+  for (let base = 0; base < denyOnly.length; base++) {
+    const byDefault = u32At(denyOnly, base);
     trees.begin(byDefault);
     trees.put(EMPTY_SET, base);
     for (const set of pairs.get(base) ?? []) {
@@ -60,7 +60,7 @@ export function withMembers(
     pairOffsets.push(pairIndexes.length);
   }
   return {
-    ...withClosedNetworks(bases, closed, membership.scope),
+    ...withPodNetworks(bases, denyOnly, membership.scope),
     groups,
     members: {
       selectors,
@@ -115,14 +115,14 @@ function occurringPairs(
   return new Map([...found].map(([base, own]) => [base, [...own].sort((left, right) => left - right)]));
 }
 
-/** Replaces the population of each source in a closed network by the closed population of its base. */
-function withClosedNetworks(
+/** Replaces the population of each source in a network of pods by the deny-only population of its base. */
+function withPodNetworks(
   { starts, numbers }: Populations,
-  closed: Uint32Array,
+  denyOnly: Uint32Array,
   resolution: SelectorResolution,
 ): Pick<Populations, 'starts' | 'numbers'> {
   const networks = mergedRanges(
-    resolution.closed.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+    resolution.podNetworks.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
   );
   const cutStarts = new GrowingUint32Array();
   const cutNumbers = new GrowingUint32Array();
@@ -139,7 +139,7 @@ function withClosedNetworks(
       while ((networks[network]?.high ?? ADDRESSES) < from) network += 1;
       const { low, high } = networks[network] ?? { low: ADDRESSES, high: ADDRESSES };
       const isIn = low <= from;
-      put(from, isIn ? u32At(closed, base) : base);
+      put(from, isIn ? u32At(denyOnly, base) : base);
       from = Math.min(end, isIn ? high + 1 : low);
     }
   }

@@ -1,5 +1,5 @@
 import { itemAt } from '#arrays/read.js';
-import { CLOSED_INDEX } from '#contracts/kubernetes/member-tables.js';
+import { DENY_ONLY_INDEX } from '#contracts/kubernetes/member-tables.js';
 import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import {
   type Action,
@@ -87,7 +87,10 @@ export class StepFinder {
     private readonly members: Members | null = null,
   ) {
     const { policy, program, scope: resolution } = inspection;
-    this.#sources = new SourceIndex(policy?.groups ?? [], members === null ? closedEverywhere(resolution) : resolution);
+    this.#sources = new SourceIndex(
+      policy?.groups ?? [],
+      members === null ? denyOnlyEverywhere(resolution) : resolution,
+    );
     this.#sets = program === null || program.members === null ? null : new GroupSetIndex(program.members);
   }
 
@@ -121,14 +124,14 @@ export class StepFinder {
   }
 
   #setOf(source: number): number | undefined {
-    if (this.members === null) return CLOSED_INDEX;
+    if (this.members === null) return DENY_ONLY_INDEX;
     const set = this.members.setOf(source);
     return set === undefined ? undefined : this.#sets?.indexOf(set);
   }
 }
 
-function closedEverywhere(resolution: SelectorResolution): SelectorResolution {
-  return { ...resolution, closed: [{ address: 0, length: 0 }] };
+function denyOnlyEverywhere(resolution: SelectorResolution): SelectorResolution {
+  return { ...resolution, podNetworks: [{ address: 0, length: 0 }] };
 }
 
 /** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import {
-  CLOSED_MEMBER,
+  DENY_ONLY_MEMBER,
   type ListedMembership,
   type Membership,
   type SelectorResolution,
@@ -87,7 +87,7 @@ export function membershipOf({ scope: resolution, list }: ListedMembership): Mem
   const byNumber = new Map(added.map((set) => [set.number, set]));
   const owned = new Map<number, SelectorSet>();
   for (let at = 0; at < addresses.length; at++)
-    owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? CLOSED_MEMBER);
+    owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? DENY_ONLY_MEMBER);
   return { resolution, members: { setOf: (address) => owned.get(address) } };
 }
 

@@ -1,12 +1,12 @@
 import { u32At } from '#arrays/read.js';
 import {
-  CLOSED_INDEX,
+  DENY_ONLY_INDEX,
   EMPTY_SET,
   type MemberTables,
   type MemberTrees,
   type SelectorTables,
 } from '#contracts/kubernetes/member-tables.js';
-import { CLOSED_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
 import { valueAt } from '#policy/model/intervals.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 
@@ -31,9 +31,9 @@ export class GroupSetIndex {
   indexOf(set: SelectorSet): number {
     const known = this.#known.get(set);
     if (known !== undefined) return known;
-    const isClosed = set.number === CLOSED_MEMBER.number;
-    const groups = isClosed ? undefined : groupsOfSet(set, this.#selectors);
-    const index = groups === undefined ? CLOSED_INDEX : (this.#indexes.get(groups.join(' ')) ?? CLOSED_INDEX);
+    const isDenyOnly = set.number === DENY_ONLY_MEMBER.number;
+    const groups = isDenyOnly ? undefined : groupsOfSet(set, this.#selectors);
+    const index = groups === undefined ? DENY_ONLY_INDEX : (this.#indexes.get(groups.join(' ')) ?? DENY_ONLY_INDEX);
     this.#known.set(set, index);
     return index;
   }

@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import {
-  CLOSED_MEMBER,
+  DENY_ONLY_MEMBER,
   type MemberList,
   type Members,
   type MembershipChange,
@@ -31,14 +31,14 @@ export class MemberRecord implements Members {
       const number = u32At(sets, at);
       this.#leaving.delete(u32At(addresses, at));
       if (number === 0) this.#owned.delete(u32At(addresses, at));
-      else this.#owned.set(u32At(addresses, at), this.#sets.get(number) ?? CLOSED_MEMBER);
+      else this.#owned.set(u32At(addresses, at), this.#sets.get(number) ?? DENY_ONLY_MEMBER);
     }
     for (const number of dropped) this.#sets.delete(number);
   }
 
   /**
-   * Replaces all members. Addresses that are not in the list are closed (only deny rules of groups with
-   * selectors apply to them) until `policyChanged` is called. The policy in force can have more resolved
+   * Replaces all members. Addresses that are not in the list are deny-only (groups with selectors apply only
+   * deny rules to them) until `policyChanged` is called. The policy in force can have more resolved
    * selectors than the list, and its deny rules must still match the former members of these selectors.
    */
   replace(list: MemberList): void {
@@ -49,7 +49,7 @@ export class MemberRecord implements Members {
     this.change(list);
     for (const address of former) {
       if (this.#owned.has(address)) continue;
-      this.#owned.set(address, CLOSED_MEMBER);
+      this.#owned.set(address, DENY_ONLY_MEMBER);
       this.#leaving.add(address);
     }
     this.#isKnown = true;

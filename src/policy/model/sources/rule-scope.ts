@@ -1,4 +1,4 @@
-import { CLOSED_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
+import { DENY_ONLY_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Action, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
 import { covers } from '#policy/model/ipv4.js';
 
@@ -13,8 +13,8 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
  * Returns which rules of a group apply to a source; null if no rule applies. All rules apply if a prefix of
  * the group or a network of its selectors contains the source, or if a resolved selector selects it.
  * Otherwise only the deny rules apply to some sources: to all while a selector of the group is not resolved
- * (D19a), to addresses with the set `CLOSED_MEMBER`, and to sources without an owner in a closed network
- * (D38a). No rule applies to other sources.
+ * (D19a), to addresses with the set `DENY_ONLY_MEMBER`, and to sources without an owner in a network of
+ * pods (D38a). No rule applies to other sources.
  */
 export function ruleScopeOf(
   { sources, selectors }: Sources,
@@ -26,8 +26,8 @@ export function ruleScopeOf(
   const set = members.setOf(source);
   if (selectors.some(({ key }) => resolution.resolved.has(key) && set?.keys.includes(key) === true)) return 'all';
   if (!areResolved(selectors, resolution)) return 'denies';
-  const closes = set === undefined ? isClosed(resolution, source) : set.number === CLOSED_MEMBER.number;
-  return closes ? 'denies' : null;
+  const isDenyOnly = set === undefined ? isInPodNetwork(resolution, source) : set.number === DENY_ONLY_MEMBER.number;
+  return isDenyOnly ? 'denies' : null;
 }
 
 /** Returns the first selector of a group that selects a source; undefined if no selector selects it. */
@@ -57,11 +57,11 @@ export function areResolved(selectors: Group['selectors'], { resolved }: Selecto
 }
 
 /**
- * Whether a source is in a closed network, where an address without an owner gets only the deny rules of
+ * Whether a source is in a network of pods, where an address without an owner gets only the deny rules of
  * groups with selectors.
  */
-export function isClosed({ closed }: SelectorResolution, source: number): boolean {
-  return closed.some((prefix) => covers(prefix, source));
+export function isInPodNetwork({ podNetworks }: SelectorResolution, source: number): boolean {
+  return podNetworks.some((prefix) => covers(prefix, source));
 }
 
 /** Whether at least one rule or the default of a group denies. */
@@ -86,11 +86,11 @@ export function isInScope(scope: RuleScope | null, action: Action): boolean {
 /**
  * Returns the prefixes of all sources without an owner to which at least one rule of the group can apply. For
  * a group with selectors, they include all addresses while a selector is not resolved, and otherwise the
- * closed networks.
+ * networks of pods.
  */
 export function affectedSources({ sources, selectors }: Sources, resolution: SelectorResolution): readonly Prefix[] {
   if (selectors.length === 0) return sources;
-  const further = areResolved(selectors, resolution) ? resolution.closed : [EVERY_SOURCE];
+  const further = areResolved(selectors, resolution) ? resolution.podNetworks : [EVERY_SOURCE];
   return [...staticSources({ sources, selectors }, resolution), ...further];
 }
 

@@ -32,7 +32,7 @@ export function isSameResolution(one: SelectorResolution, other: SelectorResolut
     one.networks.size === other.networks.size &&
     [...one.resolved].every((key) => other.resolved.has(key)) &&
     [...one.networks].every(([key, prefixes]) => areSamePrefixes(prefixes, other.networks.get(key))) &&
-    areSamePrefixes(one.closed, other.closed)
+    areSamePrefixes(one.podNetworks, other.podNetworks)
   );
 }
 

@@ -1,5 +1,5 @@
 import {
-  CLOSED_MEMBER,
+  DENY_ONLY_MEMBER,
   type Membership,
   NO_MEMBERSHIP,
   type SelectorResolution,
@@ -7,7 +7,7 @@ import {
 import type { Group } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ipv4.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
-import { areResolved, hasDenies, isClosed, type RuleScope, staticSources } from './rule-scope.js';
+import { areResolved, hasDenies, isInPodNetwork, type RuleScope, staticSources } from './rule-scope.js';
 import { isSameResolution } from './same-sources.js';
 
 const KEPT_SOURCES = 4096;
@@ -17,11 +17,11 @@ export type ScopedGroup = { readonly group: number; readonly scope: RuleScope };
 
 /**
  * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
- * the address. `CLOSED`: all deny rules of groups with selectors apply, and none of their allow rules.
+ * the address. `DENY_ONLY`: all deny rules of groups with selectors apply, and none of their allow rules.
  */
-export type Owner = readonly number[] | typeof NO_OWNER | typeof CLOSED;
+export type Owner = readonly number[] | typeof NO_OWNER | typeof DENY_ONLY;
 export const NO_OWNER = 'no_owner';
-export const CLOSED = 'closed';
+export const DENY_ONLY = 'deny-only';
 
 /**
  * Finds the groups that apply to a source. The reference evaluator uses this index and the compiler does not.
@@ -74,8 +74,8 @@ export class SourceIndex {
   groupsOf(source: number, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
     const set = members.setOf(source);
     if (set === undefined) return this.groupsOfOwner(source, NO_OWNER);
-    const isClosedMember = set.number === CLOSED_MEMBER.number;
-    return this.groupsOfOwner(source, isClosedMember ? CLOSED : groupsOfSet(set, this.#bySelector));
+    const isDenyOnly = set.number === DENY_ONLY_MEMBER.number;
+    return this.groupsOfOwner(source, isDenyOnly ? DENY_ONLY : groupsOfSet(set, this.#bySelector));
   }
 
   /** Returns the groups that apply to a source whose owner is known. */
@@ -87,8 +87,8 @@ export class SourceIndex {
       for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) whole.add(group);
     }
     if (typeof owner !== 'string') for (const group of owner) whole.add(group);
-    const closes = owner === CLOSED || (owner === NO_OWNER && isClosed(this.resolution, source));
-    const groups = [...new Set([...whole, ...(closes ? this.#denying : this.#unresolved)])]
+    const isDenyOnly = owner === DENY_ONLY || (owner === NO_OWNER && isInPodNetwork(this.resolution, source));
+    const groups = [...new Set([...whole, ...(isDenyOnly ? this.#denying : this.#unresolved)])]
       .sort((left, right) => left - right)
       .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));
     if (owner !== NO_OWNER) return groups;
