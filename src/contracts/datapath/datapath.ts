@@ -23,8 +23,8 @@ export type Datapath = {
    */
   probe(): Promise<readonly Missing[]>;
   /**
-   * Loads the BPF programs. If an earlier process left pinned maps and links of the same layout, adopts them
-   * (D20).
+   * Loads the BPF programs. If an earlier process left pinned maps and links of the same layout, takes them
+   * over (D20).
    */
   open(): Promise<Adoption>;
   /**
@@ -44,13 +44,13 @@ export type Datapath = {
    */
   review(): Promise<Review>;
   /**
-   * Writes a compiled policy to the idle slot. If the policy is too large, throws `CapacityExceeded` before
-   * it writes a byte to the slot.
+   * Writes a compiled policy to the program slot that is not in force. If the policy is too large, throws
+   * `CapacityExceeded` before it writes a byte to the slot.
    */
   stage(program: Program, generation: number): Promise<Staged>;
   /**
-   * Makes the datapath classify the packets of a sample by the program in the staged slot. If a verdict
-   * differs from the expected verdict, discards the staged program and throws `ProofFailed`.
+   * Makes the datapath classify the packets of a sample by the program that `stage` wrote. If a verdict
+   * differs from the expected verdict, discards this program and throws `ProofFailed`.
    */
   prove(sample: ProofSample): Promise<Proof>;
   /**
@@ -58,26 +58,26 @@ export type Datapath = {
    * grace period continues in the background.
    */
   flip(): Promise<Flipped>;
-  /** Discards the program in the staged slot. */
+  /** Discards the program that `stage` wrote. */
   unstage(): Promise<void>;
   /**
-   * Grants addresses for patterns (D12). When the promise resolves, the grants are in force, also for a
-   * staged program. Returns the number of grants that the datapath refused because the grant table was full.
-   * Ignores a pattern that no program contains.
+   * Adds grants: addresses that rules with a hostname pattern then match (D12). When the promise resolves,
+   * the grants are in force, also for a staged program. Returns the number of grants that the datapath
+   * refused because the grant table was full. Ignores a pattern that no program contains.
    */
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * Changes the owners of addresses (D38a). The change needs no new program. If the set of selectors of an
-   * address is not in the program, the address is deny-only until a program with this set is in force: groups
-   * with selectors apply only their deny rules to it. When the promise resolves, the next packet of each flow
-   * of a changed address classifies that flow again.
+   * Changes which Kubernetes objects own addresses (D38a). The change needs no new program. If the set of
+   * selectors of an address is not in the program, the address is deny-only until a program with this set is
+   * in force: groups with selectors apply only their deny rules to it. When the promise resolves, the next
+   * packet of each flow of a changed address classifies that flow again.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
-   * Replaces all members, for example those that an earlier process has left in the kernel. The first call
-   * must precede the first program in which a selector is resolved. Until this call, new maps treat each
-   * address as an address whose set is not in the program.
+   * Replaces all members (addresses that Kubernetes objects own), for example those that an earlier process
+   * has left in the kernel. The first call must precede the first program in which a selector is resolved.
+   * Until this call, new maps treat each address as an address whose set is not in the program.
    */
   replaceMembers(list: MemberList): Promise<MembersChanged>;
   /**
@@ -92,8 +92,8 @@ export type Datapath = {
    */
   spliceOffload(): Promise<SpliceOffload>;
   /**
-   * Returns the unexpired grants. After a restart, omits a grant until a program that contains its pattern is
-   * staged, because the kernel does not store the text of patterns.
+   * Returns the unexpired grants. After a restart, omits the grants of a pattern until a program that
+   * contains the pattern is staged, because the kernel does not store the text of patterns.
    */
   learned(): Promise<readonly Learned[]>;
   /**
@@ -105,8 +105,8 @@ export type Datapath = {
   destinationTranslation(packet: Packet): Promise<DestinationTranslation | null>;
   stats(): Promise<DatapathStats>;
   /**
-   * Returns the hits of the rules and defaults of the policy in force, in the order of their ranks. Returns
-   * null until this process has put a policy in force.
+   * Returns how many packets each rule and default of the policy in force has decided (hits), in the order of
+   * evaluation. Returns null until this process has put a policy in force.
    */
   hits(query: HitQuery): Promise<HitReport | null>;
   /**
@@ -146,10 +146,11 @@ export type Datapath = {
 };
 
 /**
- * The state after a change of members. All fields are numbers. `members`: the addresses with an owner.
- * `refused`: the addresses that are deny-only (groups with selectors apply only deny rules to them) because
- * the map of members is full. `uncompiled`: the addresses of the change that are deny-only until the policy
- * is compiled with the present members. `flows`: the flows that are classified again.
+ * The state after a change of members (addresses that Kubernetes objects own). All fields are numbers.
+ * `members`: the addresses with an owner. `refused`: the addresses that are deny-only (groups with selectors
+ * apply only deny rules to them) because the map of members is full. `uncompiled`: the addresses of the
+ * change that are deny-only until the policy is compiled with the present members. `flows`: the flows that
+ * are classified again.
  */
 export type MembersChanged = {
   readonly members: number;
@@ -179,8 +180,8 @@ export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 export type Adoption = {
   readonly adopted: boolean;
   /**
-   * Generation, time and SHA-256 (hex) of the program in force. Null if no datapath was adopted, or if no
-   * program was ever put in force in the adopted datapath.
+   * Generation, time and SHA-256 (hex) of the program in force. Null if the datapath of an earlier process
+   * was not taken over, or if no program was ever in force in it.
    */
   readonly inForce: (Enforced & { readonly imageSha256: string }) | null;
 };
@@ -190,20 +191,20 @@ export type Adoption = {
  */
 export type Enforced = { readonly generation: number; readonly sinceMs: number | null };
 /**
- * The result of a flip. `sinceMs`: Unix time in milliseconds since when the kernel enforces the generation.
- * It is earlier than the flip if the generation was already in force. `uncompiled`: the addresses that
- * are deny-only (groups with selectors apply only deny rules to them) until the policy is compiled again,
- * because the members changed after the compilation.
+ * The result of `Datapath.flip`. `sinceMs`: Unix time in milliseconds since when the kernel enforces the
+ * generation. It is earlier than the flip if the generation was already in force. `uncompiled`: the number of
+ * addresses that are deny-only (groups with selectors apply only deny rules to them) until the policy is
+ * compiled again, because the members changed after the compilation.
  */
 export type Flipped = { readonly epoch: number; readonly sinceMs: number; readonly uncompiled: number };
 export type Attachment = {
   readonly interface: string;
   readonly ifindex: number;
   readonly by: 'tcx' | 'clsact';
-  /** The former name by which the interface is policed, if no configured name matches its name. */
+  /** The former name by which the interface is policed; null if a configured name matches its name. */
   readonly renamedFrom: string | null;
 };
-/** The result of a review. Faults and warnings are sentences for the operator. */
+/** The result of `Datapath.review`. Faults and warnings are sentences for the operator. */
 export type Review = {
   /** Reasons why Weir does not police all traffic of an interface that it should police (D17). */
   readonly faults: readonly string[];
@@ -212,8 +213,8 @@ export type Review = {
 export type Staged = { readonly lines: number; readonly capacityLines: number };
 
 /**
- * Addresses to grant for a pattern. If an address already has a grant for the pattern, the later of the two
- * expiries applies.
+ * Addresses that rules with a hostname pattern match until the expiry. If an address already has a grant for
+ * the pattern, the later of the two expiries applies.
  */
 export type Grant = {
   /** The text of a `HostnamePattern`, such as `*.example.com`. */
@@ -331,7 +332,7 @@ export type HitQuery = {
   readonly groups: readonly string[];
   readonly rules: readonly string[];
   readonly unused: boolean | undefined;
-  /** The rank at which the report begins: 0, or the value `next` of the previous report. */
+  /** The rank (position in the policy) at which the report begins: 0, or `next` of the previous report. */
   readonly from: number;
   readonly limit: number;
 };

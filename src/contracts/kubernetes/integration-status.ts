@@ -43,18 +43,18 @@ export type GroupMembers = {
   /** The networks of pods that the selectors select, on the first page only. */
   readonly networks: readonly OwnedNetwork[];
   readonly total: number;
-  /** Sorted by address. */
+  /** The selected addresses of the page, in ascending order, each with the object that owns it. */
   readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
   /** The last address of the page if more addresses follow; otherwise null. */
   readonly next: number | null;
 };
 
-/** The integrations of a node, and the members in its kernel. */
+/** The integrations (Kubernetes API servers) of a node, and the addresses of their objects in its kernel. */
 export type KubernetesStats = {
   readonly integrations: readonly {
     readonly name: string;
     readonly state: IntegrationState;
-    /** Null if the Kubernetes thread does not respond. */
+    /** The number of objects by kind; null if the Kubernetes thread does not respond. */
     readonly objects: IntegrationFacts['objects'] | null;
     /**
      * The time in seconds since when the objects may be older than the objects on the server; 0 if they are
@@ -62,7 +62,7 @@ export type KubernetesStats = {
      */
     readonly staleSeconds: number;
   }[];
-  /** The number of addresses that an object owns. */
+  /** The number of addresses that Kubernetes objects own. */
   readonly members: number;
   /** The number of addresses that are deny-only (`DENY_ONLY_MEMBER`) because the map of members is full. */
   readonly membersRefused: number;

@@ -1,17 +1,18 @@
 import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
 
 /**
- * The tables for sources with an owner. The index of the set of source groups that select an owner represents
- * this owner: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of `sets`. `DENY_ONLY_INDEX`
- * stands for a set that the program does not contain.
+ * The tables for sources with an owner (a Kubernetes object). The index of the set of source groups that
+ * select an owner represents this owner: `EMPTY_SET` for the empty set, and `EMPTY_SET + n` for set `n` of
+ * `sets`. `DENY_ONLY_INDEX` stands for a set that the program does not contain.
  */
 export type MemberTables = MemberTrees &
   SelectorTables & {
-    /** Maps a population to the number of its list in `lists`. */
+    /** Maps a population (sources with the same groups) to the number of its rule list in `Program.lists`. */
     readonly lists: Uint32Array;
     /**
-     * The pairs of a base and a non-empty set that the program contains. The sets for base `b` are the
-     * elements `offsets[b]` … `offsets[b + 1] - 1` of `indexes`, in ascending order.
+     * The pairs of a base (population without selectors) and a non-empty set of groups for which the program
+     * has a population. The sets for base `b` are the elements `offsets[b]` … `offsets[b + 1] - 1` of
+     * `indexes`, in ascending order.
      */
     readonly pairs: { readonly offsets: Uint32Array; readonly indexes: Uint32Array };
   };
@@ -20,15 +21,18 @@ export type MemberTables = MemberTrees &
 export type SelectorTables = {
   /** The resolved selectors of the policy, each with the indexes of its groups in ascending order. */
   readonly selectors: readonly { readonly key: string; readonly groups: readonly number[] }[];
-  /** The sets of groups, each ascending. The first set is empty. */
+  /** The sets of groups, each as ascending indexes. The first set is empty. */
   readonly sets: readonly (readonly number[])[];
 };
 
-/** The tables that map a source address and the index of its set of groups to a population, in two steps. */
+/**
+ * The tables that lead in two steps from a source address and the index of its set of groups to a population
+ * (sources with the same groups).
+ */
 export type MemberTrees = {
   /** Maps a source address to its base: the number of its interval map in `trees`. */
   readonly bases: Intervals;
-  /** The interval map of each base, from the index of a set of groups to a population. */
+  /** The interval map of each base: index of a set of groups → population (sources with the same groups). */
   readonly trees: IntervalPool;
 };
 

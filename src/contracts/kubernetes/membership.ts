@@ -34,15 +34,15 @@ export type MembershipChange = {
 };
 
 /**
- * All members at one time, in the form of a change that adds them. `added` also contains the sets that no
- * address has now, if a later change may use their numbers.
+ * All members at one time, in the form of a change that adds them. `added` also contains the sets of
+ * selectors that no address has now, if a later change may use their numbers.
  */
 export type MemberList = MembershipChange;
 
 /**
- * The selector resolution: which selectors are resolved, and which networks they select. A compiled policy
- * depends on it as well as on the members. It changes rarely. In messages between threads, its name is
- * `scope`.
+ * The selector resolution: which Kubernetes selectors are resolved, and which networks they select. A
+ * compiled policy depends on it as well as on the members. It changes rarely. In messages between threads,
+ * its name is `scope`.
  * - `resolved`: the keys of the selectors whose objects are known. While a selector is not resolved, the deny
  *   rules of its group match every source, and its allow rules match only static sources (D19a).
  * - `podNetworks`: the networks of pods. An address in them without an owner is deny-only: groups with
@@ -65,9 +65,10 @@ export type Membership = { readonly resolution: SelectorResolution; readonly mem
 
 /**
  * The input of the compiler and of the proof: the selector resolution, and all members at one time. `former`:
- * sets that no address has now, each with the last address that had it. The program also has rules for them,
- * so that a deployment that is scaled up from zero needs no compilation. `list.added` contains these sets.
- * `shared`: some of the addresses that different objects own in two or more integrations, for warnings.
+ * sets of selectors that no address has now, each with the last address that had it. The program also has
+ * rules for them, so that a deployment that is scaled up from zero needs no compilation. `list.added`
+ * contains these sets. `shared`: some of the addresses that different objects own in two or more
+ * integrations, for warnings.
  */
 export type ListedMembership = {
   readonly scope: SelectorResolution;

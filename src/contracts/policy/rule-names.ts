@@ -21,7 +21,7 @@ export type RuleNames = {
   /** For each rank, the id of its rule; an empty text for the rank of a default. */
   readonly ruleIds: Texts;
   /**
-   * For each rank, the number (`VERDICT_NUMBER`) of the verdict that its rule or default gives by its action
+   * For each rank (rule or default), the number (`VERDICT_NUMBER`) of the verdict that it gives by its action
    * and mode: allow, deny or audit.
    */
   readonly verdicts: Uint8Array;

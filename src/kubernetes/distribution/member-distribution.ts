@@ -19,8 +19,8 @@ import { ObjectWrites } from './object-writes.js';
 /** The time in milliseconds between a change and its compilation, which then includes further changes. */
 const COALESCE_MS = 20;
 /**
- * The minimum time in milliseconds between two compilations for members, so that they do not delay other
- * writes and requests.
+ * The minimum time in milliseconds between two compilations for changed members (addresses that Kubernetes
+ * objects own), so that they do not delay other writes and requests.
  */
 const BETWEEN_MS = 200;
 const MAX_WAIT_MS = 30_000;
@@ -31,7 +31,10 @@ const MAX_RESOLUTION_WAIT_MS = 2_000;
  */
 const EVENT_CLOCK_MS = 10;
 
-/** The parts that get the members, and the store of their objects. `trouble` reports a failure. */
+/**
+ * The parts of the node that get the members (addresses that Kubernetes objects own), and the store of these
+ * objects. `trouble` reports a failure.
+ */
 export type DistributionPorts = {
   readonly record: MemberRecord;
   readonly datapath: MemberSink<MembersChanged> | null;
@@ -42,10 +45,10 @@ export type DistributionPorts = {
 };
 
 /**
- * Passes the members of the Kubernetes thread to all parts that decide by them: datapath, DNS proxy and
- * service plane. A removal is in force in all parts before any part applies a later addition. Also stores the
- * objects, keeps the names of the owners, and requests a compilation if the program in force lacks rules for
- * members.
+ * Passes the members (addresses that Kubernetes objects own) from the Kubernetes thread to all parts that
+ * decide by them: datapath, DNS proxy and service plane. A removal is in force in all parts before any part
+ * applies a later addition. Also stores the objects, keeps the names of the owners, and requests a
+ * compilation if the program in force lacks rules for members.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
@@ -59,16 +62,16 @@ export class MemberDistribution {
   readonly #objectWrites: ObjectWrites;
   #timer: NodeJS.Timeout | undefined;
   #due = 0;
-  /** The selector resolution of the last message. */
+  /** The resolved selectors and the networks of pods in the last message of the Kubernetes thread. */
   #resolution: SelectorResolution = NO_SELECTORS;
-  /** The resolution with which the policy in force was compiled; null if that policy has no selectors. */
+  /** The selector resolution with which the policy in force was compiled; null if it has no selectors. */
   #resolutionInForce: SelectorResolution | null = null;
   /**
-   * Whether the two resolutions differ. This is stored, because the comparison of thousands of selectors is
-   * slow.
+   * Whether `#resolution` differs from `#resolutionInForce`. This is stored, because the comparison of
+   * thousands of selectors is slow.
    */
   #isResolutionOutdated = false;
-  /** The number of addresses that are deny-only (`DENY_ONLY_MEMBER`) until the policy is compiled again. */
+  /** The number of addresses that match no allow rule by a selector until the policy is compiled again. */
   #uncompiled = 0;
   /** The number of successive compilations after which the policy was still outdated. */
   #compilations = 0;
@@ -87,7 +90,7 @@ export class MemberDistribution {
     this.#userSpaceParts = [syncOf(dns), syncOf(servicePlane)].filter((of) => of !== null);
   }
 
-  /** Emits when the policy in force must be compiled again for its members. */
+  /** Emits when the policy in force must be compiled again for the present addresses of its selectors. */
   get outdated(): Observable<void> {
     return this.#outdated;
   }
@@ -133,8 +136,8 @@ export class MemberDistribution {
   }
 
   /**
-   * Must be called when a program was put in force. `uncompiled`: the number of addresses for which the
-   * program has no rules.
+   * Must be called when a program was put in force. `uncompiled`: the number of addresses whose allow rules
+   * the program lacks.
    */
   flipped(uncompiled: number): void {
     this.#uncompiled = uncompiled;
@@ -145,7 +148,8 @@ export class MemberDistribution {
 
   /**
    * Must be called when the datapath refused a program because it is too large. Until another generation is
-   * in force, compilations then omit former members, because they would fail for the same reason again.
+   * in force, compilations then omit the rules for sets of selectors that no address has (former members),
+   * because they would fail for the same reason again.
    */
   capacityExceeded(): void {
     this.#hasRoomForFormer = false;
@@ -172,7 +176,7 @@ export class MemberDistribution {
     return this.#owners.get(address) ?? null;
   }
 
-  /** Returns all owners, in the form of a change that adds them. */
+  /** Returns the owners of all addresses, in the form of a change that adds them. */
   owners(): OwnerChanges {
     const changes = Array.from(this.#owners, ([address, owner]) => ({ address, owner }));
     return { replaces: true, changes, sinceMs: 0 };

@@ -58,7 +58,9 @@ const MAX_EXAMPLES = 8;
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
-/** Returns the warnings about an integration. Visits all objects of the integration. */
+/**
+ * Returns the warnings about an integration (Kubernetes API server). Visits all objects of the integration.
+ */
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,

@@ -25,8 +25,8 @@ import { type AddressOwner, OwnerNames, ownerNameOf } from './owner-names.js';
 /** This file computes which selectors select each address, from the objects of all integrations. */
 
 /**
- * The maximum number of pods, of nodes and of namespaces in one integration. Kubernetes supports 150,000
- * pods.
+ * The maximum number of pods, of nodes and of namespaces in one integration (API server). Kubernetes supports
+ * 150,000 pods.
  */
 const MAX_OBJECTS = 200_000;
 /**
@@ -53,16 +53,17 @@ type Integration = {
 };
 
 /**
- * Computes the members of selectors. Input: the objects of integrations, and the selectors of policies.
- * Output: the changes of members that `drainChanges` returns. Uses no clock and no I/O.
+ * Computes which addresses the selectors of policies select (their members). Input: the objects of
+ * integrations, and the selectors of policies. Output: the changes of members that `drainChanges` returns.
+ * Uses no clock and no I/O.
  */
 export class Memberships implements Members {
   readonly #options: MembershipOptions;
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
-  /** The set of selectors of each address that has an owner, as of the last call of `drainChanges`. */
+  /** The set of selectors of each address that an object owns, as of the last call of `drainChanges`. */
   readonly #members = new Map<number, CountedSet>();
-  /** The addresses whose sets or owners may have changed. */
+  /** The addresses whose sets of selectors or owners may have changed. */
   readonly #changed = new Set<number>();
   /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
@@ -72,11 +73,11 @@ export class Memberships implements Members {
   readonly #newlyShared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
   #resolution: SelectorResolution = NO_SELECTORS;
-  /** Whether `#resolution` must be computed again. */
+  /** Whether `#resolution` (which selectors are resolved) must be computed again. */
   #isResolutionOutdated = false;
   /**
-   * Whether the selectors changed since the last call of `drainChanges`. Sets that addresses lose because of
-   * this cannot occur again, so `former` does not return them.
+   * Whether the selectors changed since the last call of `drainChanges`. Sets of selectors that addresses
+   * lose because of this cannot occur again, so `former` does not return them.
    */
   #haveSelectorsChanged = false;
 
@@ -99,7 +100,7 @@ export class Memberships implements Members {
     this.#isResolutionOutdated = true;
   }
 
-  /** Applies a message from a list or a watch of an integration. */
+  /** Applies a message from a list or a watch of an integration (Kubernetes API server). */
   receive(name: string, scope: WatchScope, message: ObjectMessage): void {
     const integration = this.#integration(name);
     const hadNamespaces = hasNamespaces(integration);
@@ -107,7 +108,7 @@ export class Memberships implements Members {
     if (hadNamespaces !== hasNamespaces(integration)) this.#markAddresses(integration);
   }
 
-  /** Ends a watch scope, whose objects are no longer needed. */
+  /** Ends a watch scope (such as the pods of a namespace), whose objects are no longer needed. */
   endScope(name: string, scope: WatchScope): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
@@ -128,7 +129,7 @@ export class Memberships implements Members {
     this.#integrations.get(name)?.objects.clear();
   }
 
-  /** Removes an integration with its objects. No policy may use it (D38). */
+  /** Removes an integration (Kubernetes API server) with its objects. No policy may use it (D38). */
   remove(name: string): void {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return;
@@ -177,14 +178,14 @@ export class Memberships implements Members {
     }));
   }
 
-  /** The number of addresses whose members may have changed after the last call of `drainChanges`. */
+  /** The number of addresses that may have new owners or selectors since the last `drainChanges`. */
   get waiting(): number {
     return this.#changed.size;
   }
 
   /**
-   * Returns all members as of the last call of `drainChanges`, and all sets to which a later change may refer
-   * without adding them.
+   * Returns all members as of the last call of `drainChanges`, and all sets of selectors to which a later
+   * change may refer without adding them.
    */
   list(): MemberList {
     return {
@@ -196,8 +197,8 @@ export class Memberships implements Members {
   }
 
   /**
-   * Returns the sets that became unused last, at most `MAX_FORMER`, with the last member of each. See
-   * `ListedMembership`.
+   * Returns the sets of selectors that became unused last, at most `MAX_FORMER`, each with the address that
+   * had it last. See `ListedMembership`.
    */
   former(): Required<ListedMembership>['former'] {
     const found = this.#sets.lastUnused(MAX_FORMER);
@@ -215,7 +216,7 @@ export class Memberships implements Members {
     return this.#resolution;
   }
 
-  /** Whether the next call of `drainChanges` may change members or the resolution. */
+  /** Whether the next `drainChanges` may change selected addresses, or which selectors are resolved. */
   get isChanged(): boolean {
     return this.#changed.size > 0 || this.#isResolutionOutdated;
   }
@@ -235,7 +236,7 @@ export class Memberships implements Members {
     return this.#members.get(address);
   }
 
-  /** Returns the owners of an address, in the alphabetical order of their integrations. */
+  /** Returns the objects that own an address, in the alphabetical order of their API servers. */
   ownersOf(address: number): readonly AddressOwner[] {
     const owners: AddressOwner[] = [];
     for (const [integration, { objects }] of this.#integrations) {
@@ -290,7 +291,7 @@ export class Memberships implements Members {
     return drained;
   }
 
-  /** Returns the warnings about an integration. */
+  /** Returns the warnings about an integration (Kubernetes API server). */
   warnings(name: string): readonly MembershipWarning[] {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return [];
@@ -339,7 +340,7 @@ export class Memberships implements Members {
     return integration;
   }
 
-  /** Sets the selectors of an integration. Marks all its addresses if the selectors have changed. */
+  /** Sets the selectors of an API server. Marks all its addresses if the selectors have changed. */
   #setSelectorsOf(name: string, integration: Integration): void {
     const selectors = this.#selectors.filter(({ integration: of }) => of === name);
     const before = new Set(integration.selectors.map(({ key }) => key));
@@ -349,7 +350,7 @@ export class Memberships implements Members {
     this.#markAddresses(integration);
   }
 
-  /** Marks all addresses of an integration, so that `drainChanges` computes their sets again. */
+  /** Marks all addresses of an integration, so that `drainChanges` computes their sets of selectors again. */
   #markAddresses({ objects }: Integration): void {
     for (const address of objects.claims.addresses()) this.#changed.add(address);
   }
@@ -380,8 +381,8 @@ export class Memberships implements Members {
 
   /**
    * Returns the set of selectors of an address; undefined if no object owns the address. `owners`: the owner
-   * object in each integration that contains it. If the object is undecided in one integration, the address
-   * is deny-only (`DENY_ONLY_MEMBER`).
+   * object in each integration that contains it. If selectors cannot be evaluated for the object in one
+   * integration, the address is deny-only (`DENY_ONLY_MEMBER`).
    */
   #computeSet(address: number, owners: readonly AddressOwner[]): CountedSet | undefined {
     const keys: string[] = [];

@@ -7,9 +7,10 @@ import { containsPrefix } from '#policy/model/ipv4.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 
 /**
- * Returns which selectors are resolved by the objects of the integrations, which networks they select, and
- * which networks are of pods. `integrations` maps the name of an integration to its objects.
- * `configuredNetworks`: the networks of pods in the configuration, which replace the networks of the nodes.
+ * Returns which selectors are resolved by the objects of the integrations (Kubernetes API servers), which
+ * networks they select, and which networks are of pods. `integrations` maps the name of an integration to its
+ * objects. `configuredNetworks`: the networks of pods in the configuration, which replace the networks of the
+ * nodes.
  */
 export function resolutionOf(
   selectors: readonly ParsedSelector[],
@@ -33,7 +34,7 @@ export function resolutionOf(
   };
 }
 
-/** Whether the complete watch scopes contain all objects on which a selector depends. */
+/** Whether the watch scopes with a complete list contain all objects on which a selector depends. */
 export function isResolvable(selector: ParsedSelector, objects: IntegrationObjects): boolean {
   if (selector.resource === 'nodes') {
     // The networks of an undecided node may belong to the selector or not.

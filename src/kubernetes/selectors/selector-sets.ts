@@ -7,24 +7,24 @@ import { DENY_ONLY_MEMBER, type SelectorSet } from '#contracts/kubernetes/member
 export type CountedSet = SelectorSet & { uses: number; last?: number | undefined };
 
 /**
- * The limit for unused sets, where a set of `n` keys counts as `n + 1`. Unused sets are kept so that a
- * deployment gets the same set again after it was scaled to zero.
+ * The limit for sets that no address has, where a set of `n` keys counts as `n + 1`. They are kept so that a
+ * deployment gets the same set of selectors again after it was scaled to zero.
  */
 const MAX_UNUSED = 65_536;
 
 /** Gives each set of selectors a number, which is never used for another set. */
 export class SelectorSets {
   /**
-   * The set of owners for which selectors cannot be evaluated. `uses` begins with 1, so that the set is never
-   * unused.
+   * The set of selectors of objects for which selectors cannot be evaluated. `uses` begins with 1, so that
+   * the set is never unused.
    */
   readonly denyOnly: CountedSet = { ...DENY_ONLY_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
-  /** Sets without addresses. The set that became unused first is first. */
+  /** Sets of selectors that no address has. The set that became unused first is first. */
   readonly #unused = new Set<CountedSet>();
   #unusedSize = 0;
   #last = 0;
-  /** Sets that were made after the last call of `drainAdded`. */
+  /** The sets of selectors that were made after the last call of `drainAdded`. */
   #added: CountedSet[] = [];
   readonly #maxUnused: number;
 
@@ -32,7 +32,7 @@ export class SelectorSets {
     this.#maxUnused = maxUnused;
   }
 
-  /** Returns the set of these keys, which are sorted. The caller must call `use` for it. */
+  /** Returns the set of selectors with these sorted keys. The caller must call `use` for it. */
   of(keys: readonly string[]): CountedSet {
     // A key is JSON text, so it contains no line feed.
     const text = keys.join('\n');
@@ -48,7 +48,7 @@ export class SelectorSets {
     if (set.uses++ === 0 && this.#unused.delete(set)) this.#unusedSize -= set.keys.length + 1;
   }
 
-  /** `address`: see `CountedSet.last`. */
+  /** Must be called when an address no longer has the set; `address` is stored as `CountedSet.last`. */
   release(set: CountedSet, address: number | undefined): void {
     set.last = address;
     if (--set.uses > 0) return;
@@ -56,14 +56,14 @@ export class SelectorSets {
     this.#unusedSize += set.keys.length + 1;
   }
 
-  /** Returns the sets that were made after the last call. */
+  /** Returns the sets of selectors that were made after the last call. */
   drainAdded(): readonly CountedSet[] {
     const added = this.#added;
     this.#added = [];
     return added;
   }
 
-  /** Removes unused sets above `MAX_UNUSED`, and returns their numbers. */
+  /** Removes sets that no address has, above `MAX_UNUSED`, and returns their numbers. */
   drop(): readonly number[] {
     const dropped: number[] = [];
     for (const set of this.#unused) {
@@ -76,12 +76,12 @@ export class SelectorSets {
     return dropped;
   }
 
-  /** Makes `lastUnused` omit the sets that are unused now, because they may lack a new selector. */
+  /** Makes `lastUnused` omit the sets that no address has now, because they may lack a new selector. */
   forgetLast(): void {
     for (const set of this.#unused) set.last = undefined;
   }
 
-  /** Returns the sets that became unused last, with their last addresses. */
+  /** Returns the sets of selectors that became unused last, each with the last address that had it. */
   lastUnused(most: number): readonly (readonly [address: number, set: number])[] {
     const found = [...this.#unused].flatMap(({ number, last }) =>
       last === undefined ? [] : [[last, number] as const],
@@ -89,7 +89,7 @@ export class SelectorSets {
     return found.slice(-most);
   }
 
-  /** Returns all sets, including unused ones. */
+  /** Returns all sets of selectors, including those that no address has. */
   all(): IterableIterator<CountedSet> {
     return this.#byKeys.values();
   }

@@ -24,17 +24,19 @@ import { MemberMessages, plainChange } from './member-messages.js';
 import { ObjectChanges, StoredRecords } from './stored-objects.js';
 import { watchedServer } from './watched-server.js';
 
-/** An integration that the thread watches. `feeds` passes its objects to the memberships. */
+/** An API server that the thread watches. `feeds` passes its objects to `Memberships`. */
 type Integration = {
   watched: WatchedIntegration;
   readonly feeds: Feeds;
   readonly targets: Subject<IntegrationTarget>;
   subscription: Subscription | undefined;
-  /** The names of the reflectors that have a phase. */
+  /** The names of the reflectors that have reported a phase. */
   readonly reflectors: Set<string>;
 };
 
-/** The time in milliseconds for which the first message waits for an integration without a list. */
+/**
+ * The time in milliseconds for which the first message waits for an integration (API server) without a list.
+ */
 const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
@@ -51,12 +53,12 @@ export type KubernetesOutput = {
  * milliseconds on a node with many interfaces.
  */
 const OWN_ADDRESSES_MS = 1_000;
-/** The maximum number of shared addresses in the warnings of a write. */
+/** The maximum number of addresses with owners in two integrations in the warnings of a write. */
 const MAX_SHARED = 8;
 
 /**
- * The work of the Kubernetes thread: watches the integrations, computes the members of selectors, and sends
- * changes of members to the main thread.
+ * The work of the Kubernetes thread: watches the integrations, computes the addresses that selectors select
+ * (members), and sends changes of members to the main thread.
  */
 export class LocalKubernetes {
   readonly #options: KubernetesThreadOptions;
@@ -72,7 +74,7 @@ export class LocalKubernetes {
   #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
   #isBegun = false;
-  /** Undefined until the first call of `setIntegrations`. */
+  /** The integrations of the last call of `setIntegrations`; undefined before the first call. */
   #integrationsGiven: readonly WatchedIntegration[] | undefined;
   /** The selectors of the policy in force, and of the last call of `membership`. Undefined before. */
   #inForce: readonly Selector[] | undefined;
@@ -128,7 +130,7 @@ export class LocalKubernetes {
     this.#selectorsChanged();
   }
 
-  /** The listener has applied the last message with members. */
+  /** Must be called when the main thread has applied the last message with members (addresses of objects). */
   acknowledge(): void {
     this.#messages.acknowledge();
   }
@@ -138,8 +140,8 @@ export class LocalKubernetes {
     await this.#resolved(selectors, withinMs);
     // Before the integrations are known, a first message would remove all members of the previous process.
     if (!this.#isBegun) return NOTHING_LISTED;
-    // The time has elapsed: members of other integrations must not wait longer for an integration without a
-    // list.
+    // The time limit has passed: members of other integrations must not wait longer for an integration
+    // without a list.
     this.#messages.open();
     await this.#messages.flushed();
     const { resolution: scope } = this.#memberships;

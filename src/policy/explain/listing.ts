@@ -50,7 +50,7 @@ function section(title: string, lines: readonly string[]): readonly string[] {
   return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
 }
 
-/** Formats the lists of sources with an owner. A set of groups without a line uses the line `deny-only`. */
+/** Formats the rule lists of Kubernetes objects. A set of groups without a line uses the line `deny-only`. */
 function memberLines({ members }: Program): readonly string[] {
   if (members === null) return [];
   const { bases, trees, lists, sets, selectors } = members;

@@ -6,18 +6,21 @@ import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
 import { addressesWithSets, groupSetsOf, selectorGroups } from '#policy/model/sources/group-sets.js';
 import { DENY_ONLY, NO_OWNER, type Owner, type SourceIndex } from '#policy/model/sources/source-index.js';
 
-/** A source with an owner. `owner` is the last cell of its packets. */
+/**
+ * A source with an owner (Kubernetes object). `owner`: the number that stands for the owner in its packets.
+ */
 export type OwnedSource = { readonly source: number; readonly owner: number };
 
 /**
- * The owners of the packets of a proof. The numbers in owner cells must equal those of the compiler, so both
- * use `groupSetsOf`. All other data comes from the policy and the members, independently of the compiler.
+ * The owners of the sources of proof packets. Their numbers in packets must equal those of the compiler, so
+ * both use `groupSetsOf`. All other data comes from the policy and the members, independently of the
+ * compiler.
  */
 export class ProofOwners {
   readonly #sets: readonly (readonly number[])[];
   /**
-   * The sources of the proof packets with owners. For each combination of groups in whose static sources an
-   * address is, they contain one member for each set of groups, and one deny-only source.
+   * The sources of the proof packets with owners. For each combination of groups whose prefixes contain an
+   * address, they contain one member for each set of groups, and one deny-only source.
    */
   readonly sources: readonly OwnedSource[];
 
@@ -28,7 +31,7 @@ export class ProofOwners {
     this.sources = selectors.size === 0 ? [] : ownedSources(index, ofSelectorSets, membership);
   }
 
-  /** Returns the owner of the packets with this cell. */
+  /** Returns the owner for which this number stands in packets. */
   ownerOf(cell: number): Owner {
     if (cell === NO_OWNER_CELL) return NO_OWNER;
     return cell === DENY_ONLY_CELL ? DENY_ONLY : itemAt(this.#sets, cell - DENY_ONLY_CELL - EMPTY_SET);

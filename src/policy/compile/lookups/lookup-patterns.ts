@@ -42,8 +42,8 @@ export class LookupPatterns {
   }
 
   /**
-   * `first`: for each added row, 1 if no earlier row has the same pattern and group. `offsets`: for each
-   * pattern, the index where its rows begin in the result.
+   * `first`: for each call of `add`, 1 if no earlier call had the same pattern and group, else 0. `offsets`:
+   * for each pattern, the index where its entries begin in the result.
    */
   private firsts(count: number): { readonly first: Uint8Array; readonly offsets: Uint32Array } {
     const first = new Uint8Array(this.numbers.length);

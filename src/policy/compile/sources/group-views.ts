@@ -5,9 +5,9 @@ import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js'
 
 /**
  * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
- * group, and a copy with only its deny rules. Their sources do not depend on members. They are the prefixes
- * of the original group and the networks of its selectors; for the copy, they are all addresses while a
- * selector is not resolved (D19a). A deny rule has the same rank in both groups.
+ * group, and a copy with only its deny rules. The sources of the original group are its prefixes and the
+ * networks of its selectors. The sources of the copy are all addresses while a selector is not resolved
+ * (D19a), and none otherwise. A deny rule has the same rank in both groups.
  */
 export type GroupViews = {
   /**

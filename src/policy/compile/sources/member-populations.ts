@@ -20,8 +20,8 @@ import { type Populations, repeats } from './source-populations.js';
 const ADDRESSES = 2 ** 32;
 
 /**
- * Adds the populations that depend on members. `bases` has the populations of sources that no selector
- * selects.
+ * Adds the populations (sources with the same groups) that depend on members (addresses that Kubernetes
+ * objects own). `bases` has the populations of sources that no selector selects.
  * - A deny-only population has the groups of a base, and the deny rules of every group with resolved
  *   selectors. It applies to sources without an owner in a network of pods.
  * - A merged population has the groups of a base, and the groups whose selectors select a member of this
@@ -73,8 +73,9 @@ export function withMembers(
 }
 
 /**
- * Returns a function that merges further groups into the groups of a base, and returns the number of the
- * resulting population. Like every population, it ends with the first group that has a default action.
+ * Returns a function that merges further groups into the groups of a base (population without selectors), and
+ * returns the number of the resulting population. Like every population, it ends with the first group that
+ * has a default action.
  */
 function merger(policy: Policy, groups: Sequences, budget: Budget): (base: number, added: Uint32Array) => number {
   const result = new GrowingUint32Array();
@@ -97,7 +98,10 @@ function merger(policy: Policy, groups: Sequences, budget: Budget): (base: numbe
   };
 }
 
-/** Returns, for each base with members, the ascending indexes of the sets of groups that select them. */
+/**
+ * Returns, for each base (population without selectors) with members, the ascending indexes of the sets of
+ * groups that select these members.
+ */
 function occurringPairs(
   bases: Intervals,
   ofSelectorSets: GroupSets['ofSelectorSets'],
@@ -115,7 +119,7 @@ function occurringPairs(
   return new Map([...found].map(([base, own]) => [base, [...own].sort((left, right) => left - right)]));
 }
 
-/** Replaces the population of each source in a network of pods by the deny-only population of its base. */
+/** Gives each source in a network of pods the deny-only population (see `withMembers`) of its base. */
 function withPodNetworks(
   { starts, numbers }: Populations,
   denyOnly: Uint32Array,
@@ -146,7 +150,9 @@ function withPodNetworks(
   return { starts: cutStarts, numbers: cutNumbers };
 }
 
-/** Writes the interval maps from the index of a set of groups to a population. */
+/**
+ * Writes the interval maps from the index of a set of groups to a population (sources with the same groups).
+ */
 class TreeWriter {
   readonly #starts = new GrowingUint32Array();
   readonly #values = new GrowingUint32Array();
@@ -164,8 +170,8 @@ class TreeWriter {
   }
 
   /**
-   * Sets the population of a set of groups. Must be called with ascending indexes. An index without a call
-   * gets the default of the tree.
+   * Sets the population of the set of groups with this index. Must be called with ascending indexes. An index
+   * without a call gets the population that `begin` received.
    */
   put(index: number, population: number): void {
     if (index > this.#next) this.#add(this.#next, this.#byDefault);

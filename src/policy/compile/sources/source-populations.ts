@@ -25,8 +25,8 @@ type MemberPopulations = MemberTrees & {
 export type Populations = {
   readonly starts: GrowingUint32Array;
   /**
-   * For each interval, the number of its population. The sequence of groups of this population has the same
-   * number in `groups`.
+   * For each interval, the number of its population (addresses with the same groups). The sequence of groups
+   * of this population has the same number in `groups`.
    */
   readonly numbers: GrowingUint32Array;
   readonly groups: Sequences;

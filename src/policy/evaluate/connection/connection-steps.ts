@@ -75,12 +75,15 @@ const everyGrant: Grants = { has: () => true };
  */
 export class StepFinder {
   readonly #sources: SourceIndex;
-  /** Null if the policy has no resolved selector, or decides without a program. */
+  /**
+   * Finds the groups that select the owner of a source (a Kubernetes object). Null if no selector of the
+   * policy is resolved, or if the policy decides without a program.
+   */
   readonly #sets: GroupSetIndex | null;
 
   /**
-   * `members` is null if the owners of addresses are not known. Then groups with selectors apply all their
-   * deny rules, and no allow rule because of a selector.
+   * `members` is null if the owners of addresses (Kubernetes objects) are not known. Then groups with
+   * selectors apply all their deny rules, and no allow rule because of a selector.
    */
   constructor(
     private readonly inspection: Inspection,
@@ -96,8 +99,9 @@ export class StepFinder {
 
   /**
    * Returns the rules and defaults that may decide a connection, in the order of evaluation. The last step
-   * has no TLS matchers, so it always decides. `grants` is null if the grants are unknown. Then the hostname
-   * of a deny rule matches, and the hostname of an allow rule does not (D19a).
+   * has no TLS matchers, so it always decides. `grants` is null if it is not known which addresses hostname
+   * patterns match. Then the hostname of a deny rule matches, and the hostname of an allow rule does not
+   * (D19a).
    */
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
@@ -240,8 +244,8 @@ function stepOfProgram(program: Program, packet: Packet, set: number | undefined
 }
 
 /**
- * Returns the grants of one address. `patterns` contains the texts of the hostname patterns for which the
- * address has a grant.
+ * Returns an object that tells which hostname patterns one address matches. `patterns` contains the texts of
+ * the hostname patterns for which the address has a grant.
  */
 export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
   return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };

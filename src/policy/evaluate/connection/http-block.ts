@@ -46,7 +46,7 @@ export function matchRequest(
   return config === undefined || failedTest(config, facts, action) === undefined ? 'yes' : 'no';
 }
 
-/** A matcher of a request: its name in `request`, and for a path the form that decided. */
+/** A matcher of a request: its name in `request`, and for a path the form (such as decoded) that decided. */
 export type DecidingMatcher = { readonly matcher: string; readonly view: PathView | null };
 
 /**

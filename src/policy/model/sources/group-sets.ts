@@ -9,13 +9,13 @@ import {
 import type { Group } from '#contracts/policy/policy-model.js';
 
 /**
- * The sets of groups whose selectors select a member. Members with equal sets of groups get the same rules,
- * even if their sets of selectors differ.
+ * The sets of groups whose selectors select a member (an address that a Kubernetes object owns). Members with
+ * equal sets of groups get the same rules, even if their sets of selectors differ.
  */
 export type GroupSets = {
   /**
-   * The distinct sets, each as ascending indexes of groups. The first set is empty. The other sets are in
-   * lexicographic order, so that equal members of equal policies give equal indexes.
+   * The distinct sets of groups, each as ascending indexes of groups. The first set is empty. The other sets
+   * are in lexicographic order, so that equal members of equal policies give equal indexes.
    */
   readonly sets: readonly (readonly number[])[];
   /** Maps the number of a selector set to the index of its set of groups in `sets`. */
@@ -42,21 +42,24 @@ export function selectorGroups(groups: readonly Group[], { resolved }: SelectorR
   return found;
 }
 
-/** Returns the ascending indexes of the groups that a set of selectors selects. */
+/** Returns the ascending indexes of the groups that have a selector of this set. */
 export function groupsOfSet({ keys }: Pick<SelectorSet, 'keys'>, known: SelectorGroups): readonly number[] {
   const found = new Set<number>();
   for (const key of keys) for (const group of known.get(key) ?? []) found.add(group);
   return [...found].sort((left, right) => left - right);
 }
 
-/** Yields the address and the number of the selector set of each member and of each former member. */
+/**
+ * Yields each member with the number of its selector set, and each set that no member has now with the
+ * address that had it last.
+ */
 export function* addressesWithSets(membership: ListedMembership): Generator<readonly [address: number, set: number]> {
   const { list, former } = membership;
   for (const { addresses, sets } of former === undefined ? [list] : [list, former])
     for (let at = 0; at < addresses.length; at++) yield [u32At(addresses, at), u32At(sets, at)];
 }
 
-/** Returns the sets of groups that occur among the members and the former members. */
+/** Returns the sets of groups that select present or former members. */
 export function groupSetsOf(known: SelectorGroups, membership: ListedMembership): GroupSets {
   const { list } = membership;
   const occurring = new Set<number>();
@@ -79,8 +82,8 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
 }
 
 /**
- * Returns a copy of the membership for the reference evaluator. Later changes of the members do not affect
- * the copy.
+ * Returns a copy of selector resolution and members (addresses that selectors select) for the reference
+ * evaluator. Later changes of the members do not affect the copy.
  */
 export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
   const { added, addresses, sets } = list;

@@ -10,13 +10,16 @@ import { DENY_ONLY_MEMBER, type SelectorSet } from '#contracts/kubernetes/member
 import { valueAt } from '#policy/model/intervals.js';
 import { groupsOfSet, type SelectorGroups } from './group-sets.js';
 
-/** Returns the population of a source whose owner is selected by the set of groups with this index. */
+/**
+ * Returns the population (sources with the same groups) of a source. `index`: that of the set of groups that
+ * select the owner of the source.
+ */
 export function populationOf({ bases, trees }: MemberTrees, source: number, index: number): number {
   const base = valueAt(bases, source);
   return valueAt(trees, index, u32At(trees.offsets, base), u32At(trees.offsets, base + 1));
 }
 
-/** Maps a set of selectors to the index of its set of groups, with the member tables of a program. */
+/** For a set of selectors, finds the groups that have one of them, and the index of this set of groups. */
 export class GroupSetIndex {
   readonly #selectors: SelectorGroups;
   readonly #indexes: ReadonlyMap<string, number>;
@@ -27,7 +30,7 @@ export class GroupSetIndex {
     this.#indexes = new Map(sets.map((groups, at) => [groups.join(' '), EMPTY_SET + at]));
   }
 
-  /** Returns the index of the set of groups that a set of selectors selects. */
+  /** Returns the index of the set of groups that have a selector of `set`. */
   indexOf(set: SelectorSet): number {
     const known = this.#known.get(set);
     if (known !== undefined) return known;
@@ -39,7 +42,7 @@ export class GroupSetIndex {
   }
 }
 
-/** Like `GroupSetIndex`. Also tells which populations the program contains. */
+/** Like `GroupSetIndex`. Also tells for which sources with which sets of groups the program has rules. */
 export class MemberIndex extends GroupSetIndex {
   readonly #tables: Pick<MemberTables, 'bases' | 'pairs'>;
 
@@ -48,7 +51,7 @@ export class MemberIndex extends GroupSetIndex {
     this.#tables = tables;
   }
 
-  /** Whether the program contains a population for this source and the set of groups with this index. */
+  /** Whether the program has rules for this source with the set of groups that has this index. */
   has(source: number, index: number): boolean {
     const { bases, pairs } = this.#tables;
     if (index <= EMPTY_SET) return index === EMPTY_SET;

@@ -8,12 +8,13 @@ import {
 } from '#contracts/kubernetes/membership.js';
 
 /**
- * The present members, as the result of all changes so far. Each thread that uses members has its own record.
+ * The present members (addresses that Kubernetes objects own), as the result of all changes so far. Each
+ * thread that uses members has its own record.
  */
 export class MemberRecord implements Members {
   readonly #sets = new Map<number, SelectorSet>();
   readonly #owned = new Map<number, SelectorSet>();
-  /** Addresses that the last list did not contain. */
+  /** Addresses that the last `replace` removed. They are deny-only until `policyChanged` is called. */
   readonly #leaving = new Set<number>();
   #isKnown = false;
 
@@ -69,8 +70,8 @@ export class MemberRecord implements Members {
   }
 
   /**
-   * Returns all members in the form of a change that adds them, with the sets to which a later change may
-   * refer. Omits the addresses that the last list did not contain.
+   * Returns all members in the form of a change that adds them, with the sets of selectors to which a later
+   * change may refer. Omits the addresses that the last list did not contain.
    */
   list(): MemberList {
     const members = [...this.#owned].filter(([address]) => !this.#leaving.has(address));

@@ -44,7 +44,7 @@ export function selectorFor(
   );
 }
 
-/** Returns the prefixes whose addresses belong to a group independently of the members. */
+/** Returns the prefixes whose addresses belong to a group whether or not a Kubernetes object owns them. */
 export function staticSources({ sources, selectors }: Sources, { networks }: SelectorResolution): readonly Prefix[] {
   if (networks.size === 0 || selectors.length === 0) return sources;
   const selected = selectors.flatMap(({ key }) => networks.get(key) ?? []);
@@ -78,7 +78,7 @@ export function hasDenies({ rules, defaultAction }: Pick<Group, 'rules' | 'defau
 /** Caches for lists of rules whether one of them denies. */
 const denying = new WeakMap<Group['rules'], boolean>();
 
-/** Whether a rule or default with this action applies to a source with this rule scope. */
+/** Whether a rule or default with this action is among the rules that `scope` names (all, or denies only). */
 export function isInScope(scope: RuleScope | null, action: Action): boolean {
   return scope === 'all' || (scope === 'denies' && action === 'deny');
 }

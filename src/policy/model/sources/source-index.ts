@@ -16,8 +16,9 @@ const KEPT_SOURCES = 4096;
 export type ScopedGroup = { readonly group: number; readonly scope: RuleScope };
 
 /**
- * The groups whose selectors select the owner of an address, as ascending indexes. `NO_OWNER`: no object owns
- * the address. `DENY_ONLY`: all deny rules of groups with selectors apply, and none of their allow rules.
+ * The groups whose selectors select the owner of an address (a Kubernetes object), as ascending indexes.
+ * `NO_OWNER`: no object owns the address. `DENY_ONLY`: all deny rules of groups with selectors apply, and
+ * none of their allow rules.
  */
 export type Owner = readonly number[] | typeof NO_OWNER | typeof DENY_ONLY;
 export const NO_OWNER = 'no_owner';
@@ -37,7 +38,7 @@ export class SourceIndex {
   readonly #denying: readonly number[];
   readonly #unresolved: readonly number[];
   readonly #bySelector: SelectorGroups;
-  /** The groups that apply to recent sources without an owner. */
+  /** The groups that apply to recent sources that no Kubernetes object owns. */
   readonly #kept = new Map<number, readonly ScopedGroup[]>();
 
   constructor(
