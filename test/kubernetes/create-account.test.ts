@@ -101,7 +101,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('weir integration add --create-
     const { code, err } = await add(url, { token: reader });
     expect(code).toBe(1);
     expect(err).toMatch(
-      /^weir: create Namespace weir-gateway: 403: .*"system:serviceaccount:default:reader" cannot patch/,
+      /^weir: create Namespace weir-gateway: the API server answered 403: .*"system:serviceaccount:default:reader" cannot patch/,
     );
     expect(err).toMatch(/→ give a kubeconfig of a cluster administrator, or let one apply the output of --print\n$/);
     expect(asked.map(({ method }) => method)).toEqual(['GET']);

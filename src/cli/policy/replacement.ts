@@ -47,7 +47,7 @@ export async function confirmReplacement(
   if (terminal.ask === null || options.file === '-') throw new CliError(fact, { fix: FIX });
   const typed = await terminal.ask(`${fact}. Go on? [y/N] `);
   if (!/^y(es)?$/i.test(typed.trim()))
-    throw new CliError('you did not answer yes, so the policy was not changed', { fix: FIX });
+    throw new CliError('you did not answer yes, so nothing was changed', { fix: FIX });
   return etag;
 }
 
