@@ -5,7 +5,7 @@ import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import { storedText } from '#policies/thread/stored-text.js';
 import type { PolicyStore } from '#store/store-types.js';
 
-/** A description of the active policy: its warnings, and its program as UTF-8 text. */
+/** A description of the active policy: its warnings, and its compiled form as UTF-8 text. */
 export type PolicyDescription = { readonly warnings: readonly Warning[]; readonly listing: Uint8Array };
 
 export type DescriptionPorts = {

@@ -49,35 +49,36 @@ export type Datapath = {
    */
   stage(program: Program, generation: number): Promise<Staged>;
   /**
-   * Makes the datapath classify the packets of a sample by the program that `stage` wrote. If a verdict
-   * differs from the expected verdict, discards this program and throws `ProofFailed`.
+   * Makes the datapath classify the packets of a sample by the compiled policy that `stage` wrote. If a
+   * verdict differs from the expected verdict, discards this policy and throws `ProofFailed`.
    */
   prove(sample: ProofSample): Promise<Proof>;
   /**
-   * Puts the staged program in force by one store to the map `active`. Resolves after the store; the RCU
-   * grace period continues in the background.
+   * Puts the compiled policy that `stage` wrote in force by one store to the map `active`. Resolves after the
+   * store; the RCU grace period continues in the background.
    */
   flip(): Promise<Flipped>;
-  /** Discards the program that `stage` wrote. */
+  /** Discards the compiled policy that `stage` wrote. */
   unstage(): Promise<void>;
   /**
    * Adds grants: addresses that rules with a hostname pattern then match (D12). When the promise resolves,
-   * the grants are in force, also for a staged program. Returns the number of grants that the datapath
-   * refused because the grant table was full. Ignores a pattern that no program contains.
+   * the grants are in force, also for a compiled policy that is only staged. Returns the number of grants
+   * that the datapath refused because the grant table was full. Ignores a pattern that no compiled policy
+   * contains.
    */
   grant(grants: readonly Grant[]): Promise<{ readonly refused: number }>;
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
-   * Changes which Kubernetes objects own addresses (D38a). The change needs no new program. If the set of
-   * selectors of an address is not in the program, the address is deny-only until a program with this set is
-   * in force: groups with selectors apply only their deny rules to it. When the promise resolves, the next
-   * packet of each flow of a changed address classifies that flow again.
+   * Changes which Kubernetes objects own addresses (D38a). The change needs no compilation of the policy. If
+   * the set of selectors of an address is not in the compiled policy, the address is deny-only until a policy
+   * with this set is in force: groups with selectors apply only their deny rules to it. When the promise
+   * resolves, the next packet of each flow of a changed address classifies that flow again.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
    * Replaces all members (addresses that Kubernetes objects own), for example those that an earlier process
-   * has left in the kernel. The first call must precede the first program in which a selector is resolved.
-   * Until this call, new maps treat each address as an address whose set is not in the program.
+   * has left in the kernel. The first call must precede the first compiled policy in which a selector is
+   * resolved. Until this call, new maps treat each address as an address whose set is not in that policy.
    */
   replaceMembers(list: MemberList): Promise<MembersChanged>;
   /**
@@ -92,8 +93,8 @@ export type Datapath = {
    */
   spliceOffload(): Promise<SpliceOffload>;
   /**
-   * Returns the unexpired grants. After a restart, omits the grants of a pattern until a program that
-   * contains the pattern is staged, because the kernel does not store the text of patterns.
+   * Returns the unexpired grants. After a restart, omits the grants of a pattern until a compiled policy with
+   * the pattern is staged, because the kernel does not store the text of patterns.
    */
   learned(): Promise<readonly Learned[]>;
   /**
@@ -180,8 +181,8 @@ export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 export type Adoption = {
   readonly adopted: boolean;
   /**
-   * Generation, time and SHA-256 (hex) of the program in force. Null if the datapath of an earlier process
-   * was not taken over, or if no program was ever in force in it.
+   * Generation, time and SHA-256 (hex) of the compiled policy in force. Null if the datapath of an earlier
+   * process was not taken over, or if no policy was ever in force in it.
    */
   readonly inForce: (Enforced & { readonly imageSha256: string }) | null;
 };
@@ -465,7 +466,7 @@ export class CapacityExceeded extends Error {
   }
 }
 
-/** The staged program decides a packet differently from the reference evaluator (B5). */
+/** The staged program (compiled policy) decides a packet differently from the reference evaluator (B5). */
 export class ProofFailed extends Error {
   readonly code = 'proof_failed';
   constructor(readonly mismatch: ProofMismatch) {

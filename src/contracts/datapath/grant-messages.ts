@@ -36,7 +36,7 @@ export type GrantedReply = { readonly id: number; readonly patterns: readonly st
 export type HitsMessage = { readonly hits: readonly DecidedHit[] };
 export type DecidedHit<By = number | Decider> = {
   readonly generation: number;
-  /** The deciding rule or default: its rank (position) in the program of `generation`, or its names. */
+  /** The deciding rule or default: its rank (position) in the policy of `generation`, or its names. */
   readonly by: By;
   readonly count: number;
   /** The time of the last of these decisions, in nanoseconds on the monotonic clock. */

@@ -133,8 +133,7 @@ export type KubernetesSource = {
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**
    * Ends the watches for the selectors of `membership` that the policy in force does not contain. After this
-   * call, no program with these selectors may be put in force, because their deny rules would match no
-   * member.
+   * call, no policy with these selectors may be put in force, because their deny rules would match no member.
    */
   release(): void;
   /**

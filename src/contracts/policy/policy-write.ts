@@ -74,7 +74,7 @@ export type PolicyWritten = {
   readonly generation: number;
   readonly warnings: readonly Warning[];
   /**
-   * The proof of the activated program. Null if the write activated no program, or if the node has no
+   * The proof of the activated policy. Null if the write activated no policy, or if the node has no
    * dataplane.
    */
   readonly proof: Proof | null;

@@ -16,10 +16,10 @@ export type ProofSample = {
   readonly complete: boolean;
 };
 
-/** A proof sample, or the promise of a sample that is computed while its program is being staged. */
+/** A proof sample, or the promise of a sample that is computed while its compiled policy is being staged. */
 export type SampleOrPromise = ProofSample | Promise<ProofSample>;
 
-/** The result of the proof of a program before its activation. */
+/** The result of the proof of a compiled policy before its activation. */
 export type Proof = {
   readonly classes: number | null;
   /** The number of packets for which the datapath returned the expected verdict word. */

@@ -2,15 +2,15 @@ import type { Texts } from '#arrays/texts.js';
 import type { PolicyRecord } from './policy-record.js';
 
 /**
- * The names of the rule or default at each rank (position in the order of evaluation) of a program, and the
- * identity under which its hits are counted.
+ * The names of the rule or default at each rank (position in the order of evaluation) of a compiled policy,
+ * and the identity under which its hits are counted.
  */
 export type RuleNames = {
   /** Id and revision of the policy record; null if no policy is active. */
   readonly policy: Pick<PolicyRecord, 'id' | 'revision'> | null;
   /**
    * For each rank, the low and then the high 32 bits of the identity under which hits are counted. The low 32
-   * bits are 0 exactly if the program does not use the rank.
+   * bits are 0 exactly if the compiled policy does not use the rank.
    */
   readonly identities: Uint32Array;
   /**

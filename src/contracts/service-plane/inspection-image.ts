@@ -11,7 +11,8 @@ type PolicyOrProgram<P> =
   | { readonly program: null; readonly policy: P };
 
 /**
- * The policy or the program with which the service plane decides redirected connections, and its generation.
+ * The policy or the program (compiled policy) with which the service plane decides redirected connections,
+ * and its generation.
  */
 export type Inspection = PolicyOrProgram<Policy> & Compiled;
 

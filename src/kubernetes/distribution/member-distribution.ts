@@ -48,7 +48,7 @@ export type DistributionPorts = {
  * Passes the members (addresses that Kubernetes objects own) from the Kubernetes thread to all parts that
  * decide by them: datapath, DNS proxy and service plane. A removal is in force in all parts before any part
  * applies a later addition. Also stores the objects, keeps the names of the owners, and requests a
- * compilation if the program in force lacks rules for members.
+ * compilation if the policy in force lacks rules for members.
  */
 export class MemberDistribution {
   readonly #ports: DistributionPorts;
@@ -147,9 +147,9 @@ export class MemberDistribution {
   }
 
   /**
-   * Must be called when the datapath refused a program because it is too large. Until another generation is
-   * in force, compilations then omit the rules for sets of selectors that no address has (former members),
-   * because they would fail for the same reason again.
+   * Must be called when the datapath refused a compiled policy because it is too large. Until another
+   * generation is in force, compilations then omit the rules for sets of selectors that no address has
+   * (former members), because they would fail for the same reason again.
    */
   capacityExceeded(): void {
     this.#hasRoomForFormer = false;

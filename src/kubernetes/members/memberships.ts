@@ -30,8 +30,8 @@ import { type AddressOwner, OwnerNames, ownerNameOf } from './owner-names.js';
  */
 const MAX_OBJECTS = 200_000;
 /**
- * The maximum number of unused sets of selectors for which a program has rules. Each set can need a separate
- * rule list.
+ * The maximum number of unused sets of selectors for which a compiled policy has rules. Each set can need a
+ * separate rule list.
  */
 const MAX_FORMER = 256;
 

@@ -295,8 +295,8 @@ export class LocalKubernetes {
 
   /**
    * Whether each integration has its objects. A first message without them would remove members that deny
-   * rules of the program in force still need. `FIRST_MESSAGE_MS` limits the wait for an integration that
-   * never gets a list.
+   * rules of the policy in force still need. `FIRST_MESSAGE_MS` limits the wait for an integration that never
+   * gets a list.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);

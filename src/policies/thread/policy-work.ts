@@ -9,7 +9,7 @@ import type { ProofSample } from '#contracts/policy/proof-types.js';
 import type { InspectionImage, PolicyImage } from '#contracts/service-plane/inspection-image.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
-/** Properties of the node that affect the validation, the warnings and the program of a policy. */
+/** Properties of the node that affect the validation, the warnings and the compiled form of a policy. */
 export type PolicySurroundings = {
   /**
    * The setting `policy.fallback` of the node: the action for packets if the policy has no `default_policy`.
@@ -107,8 +107,8 @@ type LocatedGroup = {
 export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
 /**
- * The result of a task that prepares a policy write: the program to activate, the warnings, and which other
- * parts of the node the policy needs.
+ * The result of a task that prepares a policy write: the program (compiled policy) to activate, the warnings,
+ * and which other parts of the node the policy needs.
  */
 export type Prepared = {
   readonly mode: EnvelopeMode;
@@ -119,9 +119,9 @@ export type Prepared = {
   readonly selectors: readonly Selector[];
   readonly scope: SelectorResolution;
   readonly program: Program | null;
-  /** Whether the program has rules for unused sets of selectors, see `ListedMembership.former`. */
+  /** Whether the compiled policy has rules for unused sets of selectors, see `ListedMembership.former`. */
   readonly hasFormer: boolean;
-  /** The policy for the service plane; null if the program alone can decide connections. */
+  /** The policy for the service plane; null if the compiled policy alone can decide connections. */
   readonly inspected: Inspected | null;
   /**
    * The packets for the proof. The thread computes them while the main thread stages the program. Null if no
@@ -171,7 +171,7 @@ export type ExplainPolicy = {
 type ExplainedPolicy = { readonly kind: 'explained'; readonly explanation: Explanation };
 type UnknownPolicy = { readonly kind: 'unknown' };
 
-/** A task for the policy thread: lint a policy and format its program as text. */
+/** A task for the policy thread: lint a policy and format its compiled form as text. */
 export type DescribePolicy = {
   readonly kind: 'describe';
   readonly text: PolicyText;

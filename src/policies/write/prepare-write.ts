@@ -46,8 +46,8 @@ export type PrepareWritePorts = PendingWritePorts &
     readonly enforced: boolean;
     readonly now: () => Date;
     /**
-     * Returns the generation of the program that the kernel enforced when this process started; 0 if there
-     * was no program.
+     * Returns the generation of the policy that the kernel enforced when this process started; 0 if there was
+     * none.
      */
     readonly adoptedGeneration: () => number;
     readonly hasInterceptCa: () => boolean;
@@ -61,9 +61,9 @@ export type PrepareWritePorts = PendingWritePorts &
   };
 
 /**
- * Performs the steps of a policy write that precede the staging of the program and the commit of the policy
- * (D7). `statecharts/write.chart.ts` performs the following steps: stage, commit and flip (put the staged
- * program in force).
+ * Performs the steps of a policy write that precede the staging of the compiled policy and the commit of the
+ * policy (D7). `statecharts/write.chart.ts` performs the following steps: stage, commit and flip (put the
+ * staged policy in force).
  */
 export async function prepareWrite(
   ports: PrepareWritePorts,
@@ -217,9 +217,9 @@ async function prepareActivation(
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   const { record } = stored;
-  // After a restore of the data folder, the kernel can enforce a newer program than that of the active
-  // policy. Then the active policy counts as not in force, so that its activation replaces this program.
-  // Generations that a pending change reserves are not newer.
+  // After a restore of the data folder, the kernel can enforce a newer compiled policy than that of the
+  // active record. Then the active record counts as not in force, so that its activation replaces this
+  // policy. Generations that a pending change reserves are not newer.
   const isInForce = record.active && ports.adoptedGeneration() <= (await ports.policies.reservedGeneration());
   if (record.active && !isInForce && write.terms !== undefined)
     return refusal(

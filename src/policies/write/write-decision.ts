@@ -137,8 +137,8 @@ export type Circumstances = {
   /** The newest generation in the store. */
   readonly generation: number;
   /**
-   * The highest generation that is taken: by the program that this process found in the kernel, or by a
-   * pending change that reserves it. A new program must have a higher generation.
+   * The highest generation that is taken: by the compiled policy that this process found in the kernel, or by
+   * a pending change that reserves it. A new policy must have a higher generation.
    */
   readonly takenGeneration: number;
 };

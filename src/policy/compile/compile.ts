@@ -22,7 +22,7 @@ const DEFAULT_LIMITS: CompileLimits = { entries: 1 << 24, steps: 1 << 29, ranks:
 export type CompileOptions = {
   readonly limits?: Partial<CompileLimits>;
   /**
-   * The maximum number of additional copies of rules in the program: a group in several lists of the program
+   * The maximum number of additional copies of rules in the compiled policy: a group in several of its lists
    * is normally copied for each list. If more copies would be needed, the groups with the most copied rules
    * become separate rule blocks, which several lists share.
    */
@@ -187,8 +187,8 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
 }
 
 /**
- * Adds the rule blocks of a policy to the program tables. Takes a rule block from the cache if the cache
- * contains it.
+ * Adds the rule blocks of a policy to the tables of the compiled policy. Takes a rule block from the cache if
+ * the cache contains it.
  */
 class RuleBlockSource {
   private readonly compiler: RuleBlockCompiler;

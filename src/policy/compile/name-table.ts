@@ -4,7 +4,7 @@ import type { Program } from '#contracts/policy/program.js';
 
 export type NamePortMap = { readonly name: number; readonly portMap: number };
 
-/** The hostname patterns of a program, and the port maps that each pattern adds to rule blocks. */
+/** The hostname patterns of a compiled policy, and the port maps that each pattern adds to rule blocks. */
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();

@@ -16,8 +16,8 @@ type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'source
 export type RuleWords = { readonly words: Uint32Array; readonly first: number };
 
 /**
- * The tables of a program, assembled from rule blocks. Equal port maps of rule blocks that share rules are
- * stored once.
+ * The tables of a program (compiled policy), assembled from rule blocks. Equal port maps of rule blocks that
+ * share rules are stored once.
  */
 export class ProgramTables {
   private readonly maps = new GrowingUint32Array();
@@ -28,12 +28,12 @@ export class ProgramTables {
   private readonly sourcePortMaps = new Pool();
   private names = new NameTable();
   private readonly sharedPortMaps = new Sequences(Budget.unlimited, 'port maps', 1);
-  /** For each port map in `sharedPortMaps`, its number among all port maps of the program. */
+  /** For each port map in `sharedPortMaps`, its number among all port maps of the compiled policy. */
   private readonly sharedNumbers = new GrowingUint32Array();
   private readonly knownSourcePortMaps = new Sequences(Budget.unlimited, 'source-port maps', 1);
   private readonly scratch = new GrowingUint32Array();
 
-  /** Empties the tables before the compilation of the next program. */
+  /** Empties the tables before the compilation of the next policy. */
   clear(): void {
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
     for (const pool of [this.destinations, this.portMaps, this.sourcePortMaps]) pool.clear();
@@ -43,22 +43,22 @@ export class ProgramTables {
   }
 
   /**
-   * Returns the number of a hostname pattern. Gives a new number to a new pattern, even if no rule block of
-   * the program contains the pattern.
+   * Returns the number of a hostname pattern. Gives a new number to a new pattern, even if no rule block
+   * contains the pattern.
    */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
   }
 
-  /** The hostname patterns of the program. The index of a pattern is its number. */
+  /** The hostname patterns of the compiled policy. The index of a pattern is its number. */
   get patterns(): readonly HostnamePattern[] {
     return this.names.patterns;
   }
 
   /**
-   * Adds a rule block to the program tables, and returns its index in `Program.ruleBlocks`. `shared`: another
-   * rule block contains some of the same rules. Then equal port maps are likely, and the function searches
-   * for a stored equal port map.
+   * Adds a rule block to the tables of the compiled policy, and returns its index in `Program.ruleBlocks`.
+   * `shared`: another rule block contains some of the same rules. Then equal port maps are likely, and the
+   * function searches for a stored equal port map.
    */
   add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
@@ -175,8 +175,8 @@ export class ProgramTables {
 }
 
 /**
- * Maps the port-map numbers of a rule block to the port-map numbers of the program. If `numbers` is
- * undefined, port map `n` of the rule block has the number `base + n` in the program.
+ * Maps the port-map numbers of a rule block to the port-map numbers of the compiled policy. If `numbers` is
+ * undefined, port map `n` of the rule block has the number `base + n` there.
  */
 type PortMapNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 

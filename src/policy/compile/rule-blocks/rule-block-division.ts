@@ -5,8 +5,8 @@ import type { Sequences } from '#policy/compile/sequences.js';
 import type { Populations } from '#policy/compile/sources/source-populations.js';
 
 /**
- * The limit on additional copies of rules in the program is `MULTIPLE` times the number of all rules, plus
- * `SMALL`. Above the limit, groups become separate rule blocks, which several lists of the program share.
+ * The limit on additional copies of rules in the compiled policy is `MULTIPLE` times the number of all rules,
+ * plus `SMALL`. Above the limit, groups become separate rule blocks, which several of its lists share.
  */
 const MULTIPLE = 3;
 const SMALL = 1 << 16;
@@ -16,13 +16,13 @@ const SMALL = 1 << 16;
  */
 const LARGE = 1_024;
 
-/** A sequence of adjacent groups that becomes one rule block of the program. */
+/** A sequence of adjacent groups that becomes one rule block of the compiled policy. */
 type Run = { readonly from: number; to: number; rules: number; readonly saving: number };
 
 /**
  * Divides the groups of each population (sources with the same groups) into runs; each run becomes one rule
- * block. Normally a population has one run. If the program would contain too many copies of rules, expensive
- * groups become separate runs, which populations share.
+ * block. Normally a population has one run. If the compiled policy would contain too many copies of rules,
+ * expensive groups become separate runs, which populations share.
  */
 export class Division {
   private readonly uses: Float64Array;
@@ -67,7 +67,7 @@ export class Division {
         this.uses[group] = f64At(this.uses, group) + 1;
         // `users` contains, for each group, a hash of the populations to which the group applies. Groups with
         // equal hashes are treated as groups of the same populations. A hash collision is rare, and only
-        // makes the program larger.
+        // makes the compiled policy larger.
         this.users[group] = Math.imul(u32At(this.users, group) ^ (population + 1), 0x01000193);
       }
     }

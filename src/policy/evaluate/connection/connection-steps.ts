@@ -77,7 +77,7 @@ export class StepFinder {
   readonly #sources: SourceIndex;
   /**
    * Finds the groups that select the owner of a source (a Kubernetes object). Null if no selector of the
-   * policy is resolved, or if the policy decides without a program.
+   * policy is resolved, or if the policy decides without its compiled form.
    */
   readonly #sets: GroupSetIndex | null;
 

@@ -36,9 +36,9 @@ class SourceClasses {
 }
 
 /**
- * Decides DNS lookups with the tables of a program (D11). A key is a name in DNS wire format and lower case,
- * with one character for each byte, such as `"\x03api\x07example\x03com\x00"`. A dot within a label is an
- * ordinary byte. The methods throw a RangeError for a key in another form.
+ * Decides DNS lookups with the tables of a compiled policy (D11). A key is a name in DNS wire format and
+ * lower case, with one character for each byte, such as `"\x03api\x07example\x03com\x00"`. A dot within a
+ * label is an ordinary byte. The methods throw a RangeError for a key in another form.
  */
 export class LookupIndex {
   readonly #tables: LookupTables;

@@ -10,7 +10,7 @@ const KEPT_NAMES = 65_536;
 /** The maximum length of a DNS name in bytes (RFC 1035, 3.1). */
 const MAX_BYTES = 255;
 
-/** Finds the hostname patterns that match a name, with the tables of a program. */
+/** Finds the hostname patterns that match a name, with the tables of a compiled policy. */
 export class NameIndex {
   /**
    * The pattern numbers that the last call of `find` found. Only the first n elements are valid, where n is

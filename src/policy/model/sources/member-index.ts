@@ -42,7 +42,9 @@ export class GroupSetIndex {
   }
 }
 
-/** Like `GroupSetIndex`. Also tells for which sources with which sets of groups the program has rules. */
+/**
+ * Like `GroupSetIndex`. Also tells for which sources with which sets of groups the compiled policy has rules.
+ */
 export class MemberIndex extends GroupSetIndex {
   readonly #tables: Pick<MemberTables, 'bases' | 'pairs'>;
 
@@ -51,7 +53,7 @@ export class MemberIndex extends GroupSetIndex {
     this.#tables = tables;
   }
 
-  /** Whether the program has rules for this source with the set of groups that has this index. */
+  /** Whether the compiled policy has rules for this source with the set of groups that has this index. */
   has(source: number, index: number): boolean {
     const { bases, pairs } = this.#tables;
     if (index <= EMPTY_SET) return index === EMPTY_SET;
