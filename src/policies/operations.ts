@@ -28,9 +28,12 @@ export type PolicyOperations = {
   list(): Promise<readonly PolicyRecord[]>;
   /** Returns the revisions of a policy. */
   history(id: string): Promise<readonly PolicyRecord[]>;
-  /** Returns the generation in force; 0 before the first activation. */
+  /** Returns the generation (number of the activation) in force; 0 before the first activation. */
   generation(): number;
-  /** Waits until the generation in force is `wanted` or a later one. Returns false after `withinMs`. */
+  /**
+   * Waits until the generation (activation) `wanted` or a later one is in force. Returns false after
+   * `withinMs`.
+   */
   reaches(wanted: number, withinMs: number): Promise<boolean>;
   /**
    * Explains the decision of a policy. `subject` is the subject of the client's API token. Requests of

@@ -17,7 +17,7 @@ export type ChangeView = {
   readonly reverted: RevertedChange | null;
 };
 
-/** `generation`: the generation of the change that has ended. */
+/** A change that has ended. `generation`: the number of its activation. */
 type EndedChange = { readonly kind: 'ended'; readonly generation: number; readonly isEnforced: boolean };
 
 export type PendingChanges = {
@@ -44,7 +44,7 @@ type Ports = {
   readonly policies: PolicyStore;
   /** The roll-outs of the cluster; null on a single node. */
   readonly rollouts: Rollouts | null;
-  /** Waits until this node enforces a generation. Returns false after `withinMs`. */
+  /** Waits until this node enforces the policy of a generation. Returns false after `withinMs`. */
   readonly reaches: (generation: number, withinMs: number) => Promise<boolean>;
   readonly now: () => Date;
 };

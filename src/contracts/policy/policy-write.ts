@@ -74,8 +74,8 @@ export type PolicyWritten = {
   readonly generation: number;
   readonly warnings: readonly Warning[];
   /**
-   * The proof of the activated policy. Null if the write activated no policy, or if the node has no
-   * dataplane.
+   * The proof (packets checked in the datapath) of the activated policy. Null if the write activated no
+   * policy, or if the node has no dataplane.
    */
   readonly proof: Proof | null;
   readonly cluster?: CommitInCluster;

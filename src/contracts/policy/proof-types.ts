@@ -16,10 +16,13 @@ export type ProofSample = {
   readonly complete: boolean;
 };
 
-/** A proof sample, or the promise of a sample that is computed while its compiled policy is being staged. */
+/**
+ * A proof sample (packets with expected verdicts), or the promise of a sample that is computed while its
+ * compiled policy is being staged.
+ */
 export type SampleOrPromise = ProofSample | Promise<ProofSample>;
 
-/** The result of the proof of a compiled policy before its activation. */
+/** The result of the proof: the comparison of a staged policy with the reference evaluator. */
 export type Proof = {
   readonly classes: number | null;
   /** The number of packets for which the datapath returned the expected verdict word. */

@@ -273,8 +273,8 @@ class PolicyTaskRunner {
 type Finish = (membership: ListedMembership) => PolicyResult<PrepareWithMembers>;
 
 /**
- * Runs `make`, which computes the proof sample, after the thread has replied to its current task. So the
- * reply does not wait for the sample.
+ * Runs `make`, which computes the proof sample (packets with expected verdicts), after the thread has replied
+ * to its current task. So the reply does not wait for the sample.
  */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);

@@ -124,8 +124,8 @@ export type Prepared = {
   /** The policy for the service plane; null if the compiled policy alone can decide connections. */
   readonly inspected: Inspected | null;
   /**
-   * The packets for the proof. The thread computes them while the main thread stages the program. Null if no
-   * program was compiled.
+   * The packets with which the datapath is checked before the activation (proof). The thread computes them
+   * while the main thread stages the program. Null if no program was compiled.
    */
   readonly sample: Promise<ProofSample> | null;
 };

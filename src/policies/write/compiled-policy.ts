@@ -11,7 +11,10 @@ import { ruleNamesOfRecord } from '#policy/model/rules/rule-names.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import type { CompiledPolicy } from '#statecharts/write.chart.js';
 
-/** A compiled policy without its proof sample, which the policy thread computes after the program. */
+/**
+ * A compiled policy without its proof sample (packets with expected verdicts), which the policy thread
+ * computes after the program.
+ */
 export type UnsampledPolicy = Omit<CompiledPolicy, 'sample'>;
 
 /** Returns the compiled policy of a record, with the program that the policy thread has compiled for it. */

@@ -56,7 +56,10 @@ export type PrepareWritePorts = PendingWritePorts &
      * policies.
      */
     readonly repeats: boolean;
-    /** Called by `compileActive` after the compilation, before the proof sample is computed. */
+    /**
+     * Called by `compileActive` after the compilation, before the proof sample (packets with expected
+     * verdicts) is computed.
+     */
     readonly onCompiled?: (policy: UnsampledPolicy) => void;
   };
 

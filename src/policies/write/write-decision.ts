@@ -134,7 +134,7 @@ export type Decision = {
 export type Circumstances = {
   readonly now: string;
   readonly newId: string;
-  /** The newest generation in the store. */
+  /** The newest generation (number of an activation) in the store. */
   readonly generation: number;
   /**
    * The highest generation that is taken: by the compiled policy that this process found in the kernel, or by

@@ -7,8 +7,8 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 
 /**
- * Returns the sentence for the operator about a failed proof. It contains the packet, the decision of the
- * policy, and the decision of the datapath.
+ * Returns the sentence for the operator about a packet that the datapath decides differently from the policy
+ * (failed proof). It contains the packet, the decision of the policy, and the decision of the datapath.
  */
 export function mismatchSentence({ packet, expected, found }: ProofMismatch, ruleNames: RuleNames): string {
   return `${packetText(packet)}: the policy gives ${decisionText(expected, ruleNames)}, and the compiled tables give ${decisionText(found, ruleNames)}`;

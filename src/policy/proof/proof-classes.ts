@@ -14,7 +14,9 @@ import type { ProofRandom } from './random-numbers.js';
  * too many equivalence classes.
  */
 const MAX_LOOKS = 1 << 21;
-/** When the sample has more packets than this, `addClasses` omits the additional packets for ICMP types. */
+/**
+ * When the proof sample has more packets than this, `addClasses` omits the additional packets for ICMP types.
+ */
 const ENOUGH = 1 << 16;
 
 /**

@@ -12,9 +12,9 @@ import { DENY_ONLY, NO_OWNER, type Owner, type SourceIndex } from '#policy/model
 export type OwnedSource = { readonly source: number; readonly owner: number };
 
 /**
- * The owners of the sources of proof packets. Their numbers in packets must equal those of the compiler, so
- * both use `groupSetsOf`. All other data comes from the policy and the members, independently of the
- * compiler.
+ * The owners (Kubernetes objects) of the sources of proof packets. Their numbers in packets must equal those
+ * of the compiler, so both use `groupSetsOf`. All other data comes from the policy and the members,
+ * independently of the compiler.
  */
 export class ProofOwners {
   readonly #sets: readonly (readonly number[])[];

@@ -10,7 +10,7 @@ import type { SourceRanges } from './source-ranges.js';
 
 type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
-/** The work limit of one sample in steps of `ReferenceWalk`. This work takes about 100 ms. */
+/** The work limit of one proof sample in steps of `ReferenceWalk`. This work takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
 
 /**
@@ -35,7 +35,9 @@ export type DecidedPackets = {
  */
 export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
-/** Collects proof packets, and decides each packet by the reference evaluator. */
+/**
+ * Collects packets that check a compiled policy (proof), and decides each packet by the reference evaluator.
+ */
 export class ProofPackets {
   readonly #packets: GrowingUint32Array;
   readonly #expected: GrowingUint32Array;

@@ -12,8 +12,8 @@ import { ReferenceWalk } from './proof-walk.js';
 import { ProofRandom } from './random-numbers.js';
 
 /**
- * The maximum number of equivalence classes for a complete sample, which has at least six packets for each
- * class.
+ * The maximum number of equivalence classes for a complete proof sample, which has at least six packets for
+ * each class.
  */
 const MAX_CLASSES = 1 << 13;
 /**
@@ -22,8 +22,8 @@ const MAX_CLASSES = 1 << 13;
  */
 const MAX_RULES_TO_COUNT = 1 << 12;
 /**
- * The approximate number of packets that narrowly miss rules of their own group. The sample has about as many
- * packets that combine two groups.
+ * The approximate number of packets that narrowly miss rules of their own group. The proof sample has about
+ * as many packets that combine two groups.
  */
 const BESIDE = 1 << 14;
 /**

@@ -181,8 +181,8 @@ function withPath(decision: Decided, reached: readonly Step[], request: RequestF
 }
 
 /**
- * If an earlier allow rule was undecidable, adds the cause to the reason of a denial. Uses the first such
- * rule.
+ * If the matchers of an earlier allow rule were undecidable, adds the cause to the reason of a denial. Uses
+ * the first such rule.
  */
 function withCause(decision: Decided, undecided: UndecidableCause | null): Decided {
   if (decision.verdict === 'allow' || decision.reason !== 'matched' || undecided === null) return decision;
@@ -222,8 +222,8 @@ function decideByMetadata(step: Step, facts: TlsFacts): Decided | { readonly kin
 
 /**
  * Decides by a rule whose matchers are undecidable. A deny rule matches, and an allow rule does not match
- * (D19a). If the ClientHello is unreadable, an allow rule under audit passes the connection, and later rules
- * are not evaluated (D4).
+ * (D19a). If the ClientHello is unreadable, an allow rule in audit mode passes the connection, and later
+ * rules are not evaluated (D4).
  */
 function decideUndecidable(step: Step, cause: UndecidableCause, { hello }: TlsFacts): Decided | Passed {
   if (step.action === 'deny') return { ...decided(step), reason: cause };
