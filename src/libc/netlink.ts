@@ -1,19 +1,15 @@
+import { constants } from 'node:os';
 import { append } from '#arrays/append.js';
 import { KernelFailure } from './kernel-failure.js';
 import { check, errno, libc } from './libc.js';
+import { MSG_DONTWAIT, SOCK_CLOEXEC, SOCK_RAW } from './socket-numbers.js';
 
 const AF_NETLINK = 16;
-const SOCK_RAW = 3;
-const SOCK_CLOEXEC = 0x80000;
-const MSG_DONTWAIT = 0x40;
 const HEADER_BYTES = 16;
-const EAGAIN = 11;
-const ENOBUFS = 105;
+const { EAGAIN, EINTR, EIO, ENOBUFS } = constants.errno;
 const NLM_F_DUMP_INTR = 0x10;
 const NLMSG_ERROR = 2;
 const NLMSG_DONE = 3;
-const EINTR = 4;
-const EIO = 5;
 const DATAGRAM_BYTES = 1 << 16;
 const DUMP_TRIES = 3;
 const NLA_F_NESTED = 0x8000;

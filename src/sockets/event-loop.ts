@@ -4,9 +4,8 @@ import { constants } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, libc } from '#libc/libc.js';
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_STREAM } from '#libc/socket-numbers.js';
 
-const AF_UNIX = 1;
-const SOCK_STREAM_CLOEXEC = 0o2000001;
 const TURNS = 100;
 
 /**
@@ -18,7 +17,7 @@ const TURNS = 100;
  */
 export async function eventLoopDescriptor(): Promise<number> {
   const pair = new Int32Array(2);
-  check('create a socket pair', libc.socketpair(AF_UNIX, SOCK_STREAM_CLOEXEC, 0, pair));
+  check('create a socket pair', libc.socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair));
   const [read = -1, other = -1] = pair;
   // Give both descriptors to Node sockets, so that Node closes the descriptors if the thread is terminated
   // during the search.

@@ -3,26 +3,29 @@ import { constants, release } from 'node:os';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
 import { lacking } from '#libc/proc/capabilities.js';
+import {
+  AF_INET,
+  SO_MARK,
+  SOCK_CLOEXEC,
+  SOCK_DGRAM,
+  SOCK_NONBLOCK,
+  SOCK_STREAM,
+  SOL_SOCKET,
+} from '#libc/socket-numbers.js';
 import { descriptorOf, isReserved } from '#sockets/listening/descriptor-reserve.js';
 
-const AF_INET = 2;
-const TYPES = { udp: 2, tcp: 1 } as const;
-const SOCK_NONBLOCK = 0o4000;
-const SOCK_CLOEXEC = 0o2000000;
-const SOL_SOCKET = 1;
+const TYPES = { udp: SOCK_DGRAM, tcp: SOCK_STREAM } as const;
 const SO_RCVBUF = 8;
 const SO_SNDBUF = 7;
 const SO_RCVBUFFORCE = 33;
 const SO_SNDBUFFORCE = 32;
-const SO_MARK = 36;
 const SO_REUSEADDR = 2;
 const SO_TYPE = 3;
 const SO_KEEPALIVE = 9;
 const SO_OOBINLINE = 10;
 const SO_LINGER = 13;
 const SO_REUSEPORT = 15;
-const EACCES = 13;
-const EADDRINUSE = 98;
+const { EACCES, EADDRINUSE, EMFILE } = constants.errno;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
 const IP_RECVORIGDSTADDR = 20;
@@ -214,7 +217,7 @@ function setForBytes(fd: number): void {
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
   const fd = openSocket('tcp', { mark, isTransparent: true });
   try {
-    if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', constants.errno.EMFILE);
+    if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', EMFILE);
     set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
       if (errno() !== EADDRINUSE && errno() !== EACCES) check('bind to the address of a client', -1);

@@ -1,14 +1,16 @@
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
+import {
+  AF_INET,
+  IPPROTO_RAW,
+  MSG_DONTWAIT,
+  SO_MARK,
+  SOCK_CLOEXEC,
+  SOCK_RAW,
+  SOL_SOCKET,
+} from '#libc/socket-numbers.js';
 import { sockaddr } from '#sockets/socket-options.js';
 import { segmentBytes, type TcpSegment } from './tcp-segment.js';
-
-const AF_INET = 2;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-const IPPROTO_RAW = 255;
-const SOL_SOCKET = 1;
-const SO_MARK = 36;
-const MSG_DONTWAIT = 0x40;
 
 /** A raw socket that can send TCP segments with source addresses of other hosts. */
 export class RawSocket {
@@ -22,7 +24,7 @@ export class RawSocket {
     mark: number,
     private readonly held?: Descriptors,
   ) {
-    this.#fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
+    this.#fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
     held?.hold(this.#fd);
     try {
       check('mark a socket', libc.setsockopt(this.#fd, SOL_SOCKET, SO_MARK, Uint32Array.of(mark), 4));

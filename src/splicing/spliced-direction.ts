@@ -1,12 +1,12 @@
+import { constants } from 'node:os';
 import { errno, libc } from '#libc/libc.js';
+import { MSG_DONTWAIT } from '#libc/socket-numbers.js';
 import { PIPE_BYTES, type Pipe, type PipePool } from './pipe-pool.js';
 
-const EINTR = 4;
-const EAGAIN = 11;
+const { EAGAIN, EINTR } = constants.errno;
 const SPLICE_F_MOVE = 1;
 const SPLICE_F_NONBLOCK = 2;
 const FLAGS = SPLICE_F_MOVE | SPLICE_F_NONBLOCK;
-const MSG_DONTWAIT = 0x40;
 const SHUT_WR = 1;
 /**
  * The maximum number of system calls for one direction in one iteration of the splicer. After that, the other

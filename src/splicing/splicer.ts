@@ -1,6 +1,7 @@
 import { append } from '#arrays/append.js';
 import type { Descriptors } from '#libc/descriptors.js';
-import { check, libc } from '#libc/libc.js';
+import { EPOLLERR, EPOLLET, EPOLLHUP, EPOLLIN, EPOLLOUT, EPOLLPRI, Epoll } from '#libc/epoll.js';
+import { libc } from '#libc/libc.js';
 import type { Handover } from '#sockets/listening/handover.js';
 import { isIdle } from '#sockets/listening/tcp-endpoint.js';
 import { resetSocket } from '#sockets/socket-options.js';
@@ -9,17 +10,6 @@ import type { SpliceOffloader } from './offloader.js';
 import { PipePool } from './pipe-pool.js';
 import { SplicedDirection, type SplicedSide } from './spliced-direction.js';
 
-const EPOLL_CLOEXEC = 0o2000000;
-const EPOLL_CTL_ADD = 1;
-const EPOLLIN = 1;
-const EPOLLPRI = 2;
-const EPOLLOUT = 4;
-const EPOLLERR = 8;
-const EPOLLHUP = 16;
-const EPOLLET = 0x8000_0000;
-/** The size of struct epoll_event in bytes. The struct is packed only on x86. */
-const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
-const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 256;
 /**
  * The id of the eventfd, which another thread signals, in epoll events. The ids of connections are above 0.
@@ -60,9 +50,7 @@ type Attempt = { readonly offload: OffloadedConnection; readonly from: number; r
 export class Splicer {
   readonly #descriptors: Descriptors;
   readonly #pipes: PipePool;
-  readonly #epoll: number;
-  readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
-  readonly #view = new DataView(this.#events.buffer);
+  readonly #epoll: Epoll;
   readonly #pairs = new Map<number, SplicedConnection>();
   readonly #busy = new Set<number>();
   readonly #attempts = new Map<number, Attempt>();
@@ -72,8 +60,7 @@ export class Splicer {
   constructor(handover: Handover) {
     this.#descriptors = handover.descriptors;
     this.#pipes = new PipePool(handover.descriptors);
-    this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
-    this.#descriptors.hold(this.#epoll);
+    this.#epoll = new Epoll(handover.descriptors, EVENTS);
     this.#watch(handover.shared.eventFd, EVENT_FD, 0);
   }
 
@@ -123,8 +110,8 @@ export class Splicer {
    */
   poll(waitMs: number): readonly number[] {
     const timeoutMs = this.#busy.size > 0 ? 0 : this.#attempts.size > 0 ? OFFLOAD_POLL_MS : waitMs;
-    const count = libc.epoll_wait(this.#epoll, this.#events, EVENTS, timeoutMs);
-    for (let event = 0; event < count; event++) this.#noteEvents(event * EVENT_BYTES);
+    const count = this.#epoll.wait(timeoutMs);
+    for (let event = 0; event < count; event++) this.#noteEvents(event);
     for (const id of [...this.#busy]) this.#run(id);
     for (const [id, attempt] of [...this.#attempts]) this.#continueAttempt(id, attempt);
     const ended = this.#ended;
@@ -132,10 +119,10 @@ export class Splicer {
     return ended;
   }
 
-  #noteEvents(at: number): void {
-    const events = this.#view.getUint32(at, true);
-    const id = this.#view.getUint32(at + EVENT_DATA, true);
-    const side = this.#pairs.get(id)?.sides[this.#view.getUint32(at + EVENT_DATA + 4, true)];
+  #noteEvents(index: number): void {
+    const events = this.#epoll.eventsAt(index);
+    const id = this.#epoll.idAt(index);
+    const side = this.#pairs.get(id)?.sides[this.#epoll.moreAt(index)];
     if (side === undefined) return;
     if ((events & EPOLLERR) !== 0) side.isBroken = true;
     if ((events & EPOLLPRI) !== 0) side.isUrgent = true;
@@ -234,14 +221,10 @@ export class Splicer {
   }
 
   #watch(fd: number, id: number, side: number): void {
-    const event = new Uint8Array(EVENT_BYTES);
-    const view = new DataView(event.buffer);
     // Edge-triggered: the splicer need not read the eventfd, and epoll does not repeat the event of a
     // connection with a slow receiver.
-    view.setUint32(0, id === EVENT_FD ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET, true);
-    view.setUint32(EVENT_DATA, id, true);
-    view.setUint32(EVENT_DATA + 4, side, true);
-    check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));
+    const events = id === EVENT_FD ? EPOLLIN | EPOLLET : EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLET;
+    this.#epoll.watch(fd, events, id, side);
   }
 }
 

@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { temporaryFolder } from '#cli/tour/topology.js';
 import { check, errorName, libc } from '#libc/libc.js';
 import { addressOf, bindLibrary } from '#libc/library.js';
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK } from '#libc/socket-numbers.js';
 
-const AF_UNIX = 1;
-const SOCK_DGRAM_NONBLOCK_CLOEXEC = 2 | 0o4000 | 0o2000000;
 const MSG_CMSG_CLOEXEC = 0x4000_0000;
 const POLL_MS = 5;
 /** The sizes of struct msghdr, struct iovec, the buffer for control messages, and the buffer for the text. */
@@ -27,7 +26,7 @@ export class FakeServiceManager {
   readonly #polling: NodeJS.Timeout;
 
   private constructor(private readonly folder: string) {
-    this.#socket = check('open a socket', libc.socket(AF_UNIX, SOCK_DGRAM_NONBLOCK_CLOEXEC, 0));
+    this.#socket = check('open a socket', libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const path = Buffer.from(`\u0001\u0000${this.socketPath}\u0000`);
     check('bind a socket', libc.bind(this.#socket, path, path.length));
     this.#polling = setInterval(() => this.#read(), POLL_MS);

@@ -1,12 +1,10 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { check, libc } from '#libc/libc.js';
+import { AF_INET, IPPROTO_RAW, SOCK_CLOEXEC, SOCK_RAW } from '#libc/socket-numbers.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { sockaddr } from '#sockets/socket-options.js';
 
-const AF_INET = 2;
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-const IPPROTO_RAW = 255;
 const IP_BYTES = 20;
 const ICMP = { echoReply: 0, unreachable: 3, fragmentationNeeded: 4, bytes: 8, protocol: 1 } as const;
 const DONT_FRAGMENT = 0x4000;
@@ -18,7 +16,7 @@ const MTU = 1_300;
  * order.
  */
 export async function findOutMtu(own: number, router: number, destinations: readonly number[]): Promise<void> {
-  const fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW_CLOEXEC, IPPROTO_RAW));
+  const fd = check('open a raw socket', libc.socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_RAW));
   const to = sockaddr(own, 0);
   for (const destination of destinations) {
     const bytes = tooLong(own, router, destination);

@@ -1,12 +1,11 @@
 import { check, libc } from '#libc/libc.js';
+import { MSG_DONTWAIT, SOCK_RAW } from '#libc/socket-numbers.js';
 import { enterNamespace } from './namespace.js';
 
 const AF_PACKET = 17;
-const SOCK_RAW = 3;
 const ETH_P_ALL = 0x0300; // ETH_P_ALL (3) in network byte order
 const SOL_PACKET = 263;
 const PACKET_VNET_HDR = 15;
-const MSG_DONTWAIT = 0x40;
 const LONGEST = 70_000;
 
 /** A packet socket on one interface of a network namespace. It sends and receives whole frames. */

@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram';
 import { fstatSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { libc } from '#libc/libc.js';
+import { MSG_DONTWAIT } from '#libc/socket-numbers.js';
 import { type ListeningSocket, ListeningSockets } from '#sockets/listening/listening-sockets.js';
 import { duplicateSocket, isBoundTo, openListener, openReceiver } from '#sockets/socket-options.js';
 
@@ -10,7 +11,6 @@ const LOOPBACK = 0x7f00_0001;
 const [FIRST, SECOND] = [20_453, 20_454];
 const udpAt = (port: number): ListeningSocket => ({ kind: 'udp', address: LOOPBACK, port, mark: 0 });
 const tcpAt = (port: number): ListeningSocket => ({ kind: 'tcp', address: LOOPBACK, port, mark: 0 });
-const MSG_DONTWAIT = 0x40;
 const NAME = `dns-udp-127.0.0.1-${FIRST}`;
 const OTHER = `dns-udp-127.0.0.1-${SECOND}`;
 

@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { u32At } from '#arrays/read.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
@@ -5,8 +6,7 @@ import type { MapShape } from './bpf-object.js';
 
 const BATCH = 2_048;
 const BATCH_BYTES = 1 << 20;
-const ENOENT = 2;
-const ENOSPC = 28;
+const { ENOENT, ENOSPC } = constants.errno;
 
 /**
  * `count` entries of a BPF map. The keys follow each other at the beginning of `keys`, and the values at the

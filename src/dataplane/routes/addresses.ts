@@ -1,6 +1,6 @@
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
+import { AF_INET } from '#libc/socket-numbers.js';
 
-const AF_INET = 2;
 const RTM_NEWADDR = 20;
 const RTM_GETADDR = 22;
 // Offset of the interface index in `struct ifaddrmsg`, and size of that struct, in bytes.

@@ -1,7 +1,7 @@
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
+import { AF_INET } from '#libc/socket-numbers.js';
 import type { Route } from './route-lines.js';
 
-const AF_INET = 2;
 const RTM_NEWROUTE = 24;
 const RTM_GETROUTE = 26;
 // Offsets of the fields of `struct rtmsg` and its size, in bytes.

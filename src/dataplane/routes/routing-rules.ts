@@ -1,6 +1,6 @@
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
+import { AF_INET } from '#libc/socket-numbers.js';
 
-const AF_INET = 2;
 const RTM_NEWRULE = 32;
 const RTM_GETRULE = 34;
 // Offsets of the fields of `struct fib_rule_hdr` and its size, in bytes.

@@ -1,3 +1,4 @@
+import { constants } from 'node:os';
 import { COUNTER_INDEX } from '#contracts/datapath/datapath-numbers.js';
 import { mapId } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
@@ -14,9 +15,7 @@ import { conversion, flowConversion, withTally } from './struct-conversion.js';
 /** Upper limit of the error of `opened_ns` (opening time), whose resolution is OPENED_SHIFT or a tick. */
 const CLOCK_SLACK_NS = 100_000_000n;
 const NOEXIST = 1;
-const EEXIST = 17;
-const E2BIG = 7;
-const ENOMEM = 12;
+const { E2BIG, EEXIST, ENOMEM } = constants.errno;
 
 /**
  * Migrates flows, fragments and counters from the maps of an earlier datapath to the maps of this datapath.

@@ -1,8 +1,8 @@
+import { constants } from 'node:os';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;
-const EINTR = 4;
 // Size of `struct pollfd`, and offset of its field `revents`, in bytes.
 const BYTES = 8;
 const RETURNED = 6;
@@ -29,7 +29,7 @@ export class Poll {
     const ready = libc.poll(this.#descriptors, this.fds.length, timeoutMs);
     if (ready >= 0) return ready > 0;
     const error = errno();
-    if (error !== EINTR) throw new KernelFailure('poll', error);
+    if (error !== constants.errno.EINTR) throw new KernelFailure('poll', error);
     return false;
   }
 

@@ -1,10 +1,8 @@
 import { check, libc } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
+import { AF_UNIX, SOCK_CLOEXEC, SOCK_DGRAM, SOL_SOCKET } from '#libc/socket-numbers.js';
 import type { DescriptorStore } from './listening-sockets.js';
 
-const AF_UNIX = 1;
-const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
-const SOL_SOCKET = 1;
 const SO_SNDTIMEO = 21;
 const SCM_RIGHTS = 1;
 const MSG_NOSIGNAL = 0x4000;
@@ -79,7 +77,7 @@ export class ServiceManager implements DescriptorStore {
   #send(text: string, fd: number | null = null): void {
     let socket = -1;
     try {
-      socket = check('open a socket', libc.socket(AF_UNIX, SOCK_DGRAM_CLOEXEC, 0));
+      socket = check('open a socket', libc.socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
       const timeout = Uint32Array.of(SEND_TIMEOUT_S, 0, 0, 0);
       check(
         'limit the time of a message',

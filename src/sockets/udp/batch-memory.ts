@@ -2,6 +2,7 @@ import { u32At } from '#arrays/read.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
+import { AF_INET } from '#libc/socket-numbers.js';
 
 /** The maximum number of datagrams in one call of `recvmmsg` or `sendmmsg`. */
 export const BATCH = 64;
@@ -35,7 +36,6 @@ const IP_ORIGDSTADDR = 20;
 const IP_PKTINFO = 8;
 const PKTINFO = 12;
 const PKTINFO_SPACE = 32;
-const AF_INET = 2;
 
 /**
  * Buffers for the datagrams of one call of `recvmmsg` or `sendmmsg`. The buffers are outside of V8's heap:

@@ -1,15 +1,8 @@
 import { Descriptors } from '#libc/descriptors.js';
-import { check, libc } from '#libc/libc.js';
+import { EPOLLIN, Epoll } from '#libc/epoll.js';
 import { eventLoopDescriptor } from '#sockets/event-loop.js';
 import { BatchMemory } from './batch-memory.js';
 
-const EPOLL_CLOEXEC = 0o2000000;
-const EPOLL_CTL_ADD = 1;
-const EPOLL_CTL_DEL = 2;
-const EPOLLIN = 1;
-/** The size of struct epoll_event in bytes. The struct is packed only on x86. */
-const EVENT_BYTES = process.arch === 'x64' ? 12 : 16;
-const EVENT_DATA = EVENT_BYTES - 8;
 const EVENTS = 64;
 /**
  * After epoll reports work of Node's event loop, the pump makes this many iterations without a wait. In this
@@ -49,9 +42,7 @@ type Port = {
 export class Pump {
   readonly #memory = new BatchMemory();
   readonly #ports = new Map<number, Port>();
-  readonly #epoll: number;
-  readonly #events = new Uint8Array(EVENTS * EVENT_BYTES);
-  readonly #eventView = new DataView(this.#events.buffer);
+  readonly #epoll: Epoll;
   #dirty: Sender[] = [];
   /**
    * The number of iterations and flushes so far. A change of this number shows that a new batch of datagrams
@@ -75,8 +66,7 @@ export class Pump {
     private readonly descriptors = new Descriptors(),
     private readonly waitMs = WAIT_MS,
   ) {
-    this.#epoll = check('create an epoll descriptor', libc.epoll_create1(EPOLL_CLOEXEC));
-    descriptors.hold(this.#epoll);
+    this.#epoll = new Epoll(descriptors, EVENTS);
     void this.#watchLoop();
     setImmediate(this.#nextIteration);
   }
@@ -86,7 +76,7 @@ export class Pump {
    * the socket is readable. Throws if the kernel refuses to add the descriptor.
    */
   add(port: Port): void {
-    this.#watch(port.fd);
+    this.#epoll.watch(port.fd, EPOLLIN, port.fd);
     this.#ports.set(port.fd, port);
     this.descriptors.hold(port.fd);
   }
@@ -94,7 +84,7 @@ export class Pump {
   remove(port: Pick<Port, 'fd'>): void {
     this.#ports.delete(port.fd);
     this.descriptors.release(port.fd);
-    libc.epoll_ctl(this.#epoll, EPOLL_CTL_DEL, port.fd, null);
+    this.#epoll.unwatch(port.fd);
   }
 
   /**
@@ -122,10 +112,10 @@ export class Pump {
     this.iterations++;
     this.#isIterating = true;
     const isQuiet = this.#loopIterations === 0 && this.#dirty.length === 0;
-    const ready = libc.epoll_wait(this.#epoll, this.#events, EVENTS, isQuiet ? this.#waitLimitMs : 0);
+    const ready = this.#epoll.wait(isQuiet ? this.#waitLimitMs : 0);
     if (this.#loopIterations > 0) this.#loopIterations--;
     for (let event = 0; event < ready; event++) {
-      const fd = this.#eventView.getInt32(event * EVENT_BYTES + EVENT_DATA, true);
+      const fd = this.#epoll.idAt(event);
       if (fd === this.#loop) this.#loopIterations = LOOP_ITERATIONS;
       else this.#ports.get(fd)?.receive(this.#memory);
     }
@@ -146,22 +136,13 @@ export class Pump {
   async #watchLoop(): Promise<void> {
     const loop = await eventLoopDescriptor().catch(() => -1);
     if (this.#isClosed) return;
-    if (loop >= 0) this.#watch(loop);
+    if (loop >= 0) this.#epoll.watch(loop, EPOLLIN, loop);
     this.#loop = loop;
     this.#waitLimitMs = loop >= 0 ? this.waitMs : BLIND_WAIT_MS;
   }
 
-  #watch(fd: number): void {
-    const event = new Uint8Array(EVENT_BYTES);
-    const view = new DataView(event.buffer);
-    view.setUint32(0, EPOLLIN, true);
-    view.setInt32(EVENT_DATA, fd, true);
-    check('watch a descriptor', libc.epoll_ctl(this.#epoll, EPOLL_CTL_ADD, fd, event));
-  }
-
   #end(): void {
-    this.descriptors.release(this.#epoll);
-    libc.close(this.#epoll);
+    this.#epoll.close();
     this.#memory.free();
   }
 }

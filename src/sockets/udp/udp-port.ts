@@ -1,9 +1,9 @@
 import { itemAt } from '#arrays/read.js';
 import { errorName, libc } from '#libc/libc.js';
+import { MSG_DONTWAIT } from '#libc/socket-numbers.js';
 import { BATCH, type BatchMemory, SLOT_BYTES } from './batch-memory.js';
 import type { Pump, Sender } from './pump.js';
 
-const MSG_DONTWAIT = 0x40;
 /**
  * The maximum number of batches that one socket receives in one pump iteration. After that, the pump
  * continues with the other sockets.

@@ -1,11 +1,10 @@
 import koffi from 'koffi';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, errno, libc } from '#libc/libc.js';
+import { AF_INET, SOCK_DGRAM } from '#libc/socket-numbers.js';
 
 export type Interface = { readonly name: string; readonly ifindex: number };
 
-const AF_INET = 2;
-const SOCK_DGRAM = 2;
 const SIOCGIFHWADDR = 0x8927;
 const ARPHRD_ETHER = 1;
 const NAME_BYTES = 16;
