@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import type { Resource } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
@@ -6,15 +6,15 @@ import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { isUnchanged } from '#api/requests/preconditions.js';
 import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
-import { etagOf, type StoredPolicy } from '#contracts/policy/policy-record.js';
-import type { PolicyWrite } from '#contracts/policy/policy-write.js';
+import { etagOf } from '#contracts/policy/policy-record.js';
+import type { PolicyTarget, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { PolicyChoice } from '#policies/operations.js';
 import { isValidName, NAME_RULE } from '#policy/check/validation/validate.js';
 import { envelopeSchema, policySchema } from '#policy/document/policy-schema.js';
 import {
   activationQuery,
+  CHANGE_ERRORS,
   DryRunSchema,
-  PENDING_ERRORS,
   PolicyListSchema,
   policyWriteQuery,
   recordWriteQuery,
@@ -22,7 +22,7 @@ import {
   WRITE_ERRORS,
   WrittenPolicySchema,
 } from './policy.schema.js';
-import { answerPolicy, policyWrite, sendJson } from './policy-answer.js';
+import { answerPolicy, policyWrite, sendJson, type WriteRequest } from './policy-answer.js';
 import { withPolicy } from './policy-json.js';
 
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the record.') });
@@ -36,7 +36,7 @@ const byNewName = z.object({
     .describe('Name of the record: 1 to 253 printable characters, trimmed, and compared case-insensitively.'),
 });
 const written = z.union([WrittenPolicySchema, DryRunSchema]);
-const write = {
+const withBody = {
   config: { policyBody: true },
   validatorCompiler: keepBody,
 } as const;
@@ -47,11 +47,19 @@ const readAnswers = {
 };
 
 export const policiesResource: Resource = (api, { policies }) => {
-  const readOne = async (which: PolicyChoice): Promise<StoredPolicy> => {
+  const read = async (request: FastifyRequest, reply: FastifyReply, which: PolicyChoice) => {
     const stored = await policies.read(which);
     if (stored === null) throw new ApiError('not_found', 'there is no such policy');
-    return stored;
+    reply.header('weir-generation', policies.generation());
+    if (isUnchanged(request, reply, etagOf(stored.record))) return reply.code(304).send();
+    return sendJson(reply, withPolicy(stored));
   };
+  const write = async (
+    request: WriteRequest,
+    reply: FastifyReply,
+    target: PolicyTarget,
+    { operation = 'put', form = 'envelope' }: Partial<Pick<PolicyWrite, 'operation' | 'form'>> = {},
+  ) => answerPolicy(await policies.write(policyWrite(request, { operation, target, form })), 'envelope', reply);
 
   api.get(
     '/api/v1/policies',
@@ -73,7 +81,7 @@ export const policiesResource: Resource = (api, { policies }) => {
   api.post(
     '/api/v1/policies',
     {
-      ...write,
+      ...withBody,
       schema: {
         operationId: 'createPolicy',
         tags: ['policies'],
@@ -83,16 +91,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         response: { 200: DryRunSchema, 201: WrittenPolicySchema, ...errorAnswers(...WRITE_ERRORS) },
       },
     },
-    async (request, reply) => {
-      const wanted = policyWrite(request, {
-        operation: 'put',
-        target: { by: 'new' },
-        form: 'envelope',
-        body: request.body,
-        query: request.query,
-      });
-      return answerPolicy(await policies.write(wanted), 'envelope', reply);
-    },
+    async (request, reply) => write(request, reply, { by: 'new' }),
   );
 
   api.get(
@@ -107,18 +106,13 @@ export const policiesResource: Resource = (api, { policies }) => {
         response: readAnswers,
       },
     },
-    async (request, reply) => {
-      const stored = await readOne({ by: 'id', id: request.params.id });
-      reply.header('weir-generation', policies.generation());
-      if (isUnchanged(request, reply, etagOf(stored.record))) return reply.code(304).send();
-      return sendJson(reply, withPolicy(stored));
-    },
+    async (request, reply) => read(request, reply, { by: 'id', id: request.params.id }),
   );
 
   api.put(
     '/api/v1/policies/:id',
     {
-      ...write,
+      ...withBody,
       schema: {
         operationId: 'replacePolicy',
         tags: ['policies'],
@@ -129,17 +123,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         response: { 200: written, ...errorAnswers(...WRITE_ERRORS, 'invalid_url', 'not_found') },
       },
     },
-    async (request, reply) => {
-      const { form } = request.query;
-      const wanted = policyWrite(request, {
-        operation: 'put',
-        target: { by: 'id', id: request.params.id },
-        form,
-        body: request.body,
-        query: request.query,
-      });
-      return answerPolicy(await policies.write(wanted), 'envelope', reply);
-    },
+    async (request, reply) => write(request, reply, { by: 'id', id: request.params.id }, { form: request.query.form }),
   );
 
   api.delete(
@@ -156,21 +140,11 @@ export const policiesResource: Resource = (api, { policies }) => {
         response: {
           200: DryRunSchema,
           204: empty,
-          ...errorAnswers(
-            ...errorsOf.write,
-            ...PENDING_ERRORS,
-            'invalid_url',
-            'invalid_header',
-            'not_found',
-            'precondition_failed',
-            'proof_failed',
-            'activation_timeout',
-            'dataplane_unavailable',
-          ),
+          ...errorAnswers(...CHANGE_ERRORS, 'proof_failed'),
         },
       },
     },
-    async (request, reply) => answerPolicy(await policies.write(withoutBody(request, 'delete')), 'envelope', reply),
+    async (request, reply) => write(request, reply, { by: 'id', id: request.params.id }, { operation: 'delete' }),
   );
 
   api.post(
@@ -188,23 +162,11 @@ export const policiesResource: Resource = (api, { policies }) => {
         querystring: activationQuery,
         response: {
           200: written,
-          ...errorAnswers(
-            ...errorsOf.write,
-            ...PENDING_ERRORS,
-            'invalid_url',
-            'invalid_header',
-            'not_found',
-            'cannot_activate',
-            'capacity_exceeded',
-            'precondition_failed',
-            'proof_failed',
-            'activation_timeout',
-            'dataplane_unavailable',
-          ),
+          ...errorAnswers(...CHANGE_ERRORS, 'cannot_activate', 'capacity_exceeded', 'proof_failed'),
         },
       },
     },
-    async (request, reply) => answerPolicy(await policies.write(withoutBody(request, 'activate')), 'envelope', reply),
+    async (request, reply) => write(request, reply, { by: 'id', id: request.params.id }, { operation: 'activate' }),
   );
 
   api.get(
@@ -219,18 +181,13 @@ export const policiesResource: Resource = (api, { policies }) => {
         response: readAnswers,
       },
     },
-    async (request, reply) => {
-      const stored = await readOne({ by: 'name', name: request.params.name });
-      reply.header('weir-generation', policies.generation());
-      if (isUnchanged(request, reply, etagOf(stored.record))) return reply.code(304).send();
-      return sendJson(reply, withPolicy(stored));
-    },
+    async (request, reply) => read(request, reply, { by: 'name', name: request.params.name }),
   );
 
   api.put(
     '/api/v1/policies/by-name/:name',
     {
-      ...write,
+      ...withBody,
       schema: {
         operationId: 'putPolicyByName',
         tags: ['policies'],
@@ -245,25 +202,7 @@ export const policiesResource: Resource = (api, { policies }) => {
         },
       },
     },
-    async (request, reply) => {
-      const { form } = request.query;
-      const wanted = policyWrite(request, {
-        operation: 'put',
-        target: { by: 'name', name: request.params.name },
-        form,
-        body: request.body,
-        query: request.query,
-      });
-      return answerPolicy(await policies.write(wanted), 'envelope', reply);
-    },
+    async (request, reply) =>
+      write(request, reply, { by: 'name', name: request.params.name }, { form: request.query.form }),
   );
 };
-
-/** A write that only needs the id of a stored policy. */
-function withoutBody(
-  request: FastifyRequest & { readonly params: z.infer<typeof byId>; readonly query: z.infer<typeof activationQuery> },
-  operation: 'delete' | 'activate',
-): PolicyWrite {
-  const { params, query } = request;
-  return policyWrite(request, { operation, target: { by: 'id', id: params.id }, form: 'envelope', query });
-}

@@ -6,7 +6,7 @@ import { preconditionsOf } from '#api/requests/preconditions.js';
 import type { Form } from '#contracts/policy/policy-document.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
 import { etagOf } from '#contracts/policy/policy-record.js';
-import type { CommitInCluster, PolicyOutcome, PolicyTarget, PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { CommitInCluster, PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import { termsOf } from './pending-terms.js';
 import type { activationQuery } from './policy.schema.js';
 import { withGroup, withPolicy } from './policy-json.js';
@@ -18,27 +18,18 @@ export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =
 
 /** The query parameters of a policy write. */
 type WriteQuery = z.infer<typeof activationQuery> & { readonly activate?: boolean | undefined };
+export type WriteRequest = FastifyRequest & { readonly query: WriteQuery };
 
-/** Converts an HTTP request to a policy write. Operations without a request body omit `body`. */
+/** Converts an HTTP request to a policy write. Only the operation `put` uses the request body. */
 export function policyWrite(
-  request: FastifyRequest,
-  write: {
-    readonly operation: PolicyWrite['operation'];
-    readonly target: PolicyTarget;
-    readonly sourceGroup?: string;
-    readonly form: Form;
-    readonly body?: unknown;
-    readonly query: WriteQuery;
-  },
+  request: WriteRequest,
+  write: Pick<PolicyWrite, 'operation' | 'target' | 'sourceGroup' | 'form'>,
 ): PolicyWrite {
-  const { dry_run: dryRun = false, activate = true, rehearse, wait, ...pending } = write.query;
+  const { dry_run: dryRun = false, activate = true, rehearse, wait, ...pending } = request.query;
   const terms = termsOf({ ...pending, wait });
   return {
-    operation: write.operation,
-    target: write.target,
-    ...(write.sourceGroup === undefined ? {} : { sourceGroup: write.sourceGroup }),
-    form: write.form,
-    body: write.body === undefined ? new Uint8Array() : (write.body as Uint8Array),
+    ...write,
+    body: write.operation === 'put' ? (request.body as Uint8Array) : new Uint8Array(),
     ...preconditionsOf(request),
     activate,
     dryRun,

@@ -51,13 +51,7 @@ export const policyResource: Resource = (api, { policies }) => {
       },
     },
     async (request, reply) => {
-      const write = policyWrite(request, {
-        operation: 'put',
-        target: { by: 'active' },
-        form: 'singleton',
-        body: request.body,
-        query: request.query,
-      });
+      const write = policyWrite(request, { operation: 'put', target: { by: 'active' }, form: 'singleton' });
       return answerPolicy(await policies.write(write), 'singleton', reply);
     },
   );

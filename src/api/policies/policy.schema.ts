@@ -116,7 +116,7 @@ export const recordWriteQuery = policyWriteQuery.extend({
 });
 
 /** Errors of writes that can be pending changes, or that are refused during a pending change. */
-export const PENDING_ERRORS = [
+const PENDING_ERRORS = [
   'rollout_in_progress',
   'change_pending',
   'nothing_activated',
@@ -139,4 +139,15 @@ export const WRITE_ERRORS: readonly ErrorCode[] = [
   'activation_timeout',
   'dataplane_unavailable',
   'overloaded',
+];
+/** Errors of writes without a body to a stored policy. */
+export const CHANGE_ERRORS: readonly ErrorCode[] = [
+  ...errorsOf.write,
+  ...PENDING_ERRORS,
+  'invalid_url',
+  'invalid_header',
+  'not_found',
+  'precondition_failed',
+  'activation_timeout',
+  'dataplane_unavailable',
 ];

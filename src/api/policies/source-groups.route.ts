@@ -1,3 +1,4 @@
+import type { FastifyReply } from 'fastify';
 import { z } from 'zod';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
@@ -8,14 +9,15 @@ import { NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import { keepBody } from '#api/requests/request-body.js';
 import { etagOf } from '#contracts/policy/policy-record.js';
 import { pathGroupSchema, storedGroupSchema } from '#policy/document/policy-schema.js';
-import { DryGroupSchema, PENDING_ERRORS, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
-import { answerGroup, policyWrite, sendJson } from './policy-answer.js';
+import { CHANGE_ERRORS, DryGroupSchema, policyWriteQuery, WRITE_ERRORS, WrittenGroupSchema } from './policy.schema.js';
+import { answerGroup, policyWrite, sendJson, type WriteRequest } from './policy-answer.js';
 
 const PATH = '/api/v1/policies/:id/source-groups/:group_id';
 const path = z.object({
   id: z.string().min(1, NOT_EMPTY).describe('Identifier of the policy.'),
   group_id: z.string().min(1, NOT_EMPTY).describe('Id of the source group, percent-encoded.'),
 });
+type GroupWriteRequest = WriteRequest & { readonly params: z.infer<typeof path> };
 const POINTERS =
   'Pointers of problems and warnings refer to the body. Pointers about other groups begin with `/policy` and refer to the ' +
   'record that `GET /api/v1/policies/:id` returns.';
@@ -25,6 +27,12 @@ const POINTERS =
  * policy with the changed group.
  */
 export const sourceGroupsResource: Resource = (api, { policies }) => {
+  const write = async (request: GroupWriteRequest, reply: FastifyReply, operation: 'put' | 'delete') => {
+    const { id, group_id: sourceGroup } = request.params;
+    const wanted = policyWrite(request, { operation, target: { by: 'id', id }, sourceGroup, form: 'envelope' });
+    return answerGroup(await policies.write(wanted), wanted, reply);
+  };
+
   api.get(
     PATH,
     {
@@ -78,18 +86,7 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
         },
       },
     },
-    async (request, reply) => {
-      const { id, group_id: sourceGroup } = request.params;
-      const wanted = policyWrite(request, {
-        operation: 'put',
-        target: { by: 'id', id },
-        sourceGroup,
-        form: 'envelope',
-        body: request.body,
-        query: request.query,
-      });
-      return answerGroup(await policies.write(wanted), wanted, reply);
-    },
+    async (request, reply) => write(request, reply, 'put'),
   );
 
   api.delete(
@@ -108,32 +105,15 @@ export const sourceGroupsResource: Resource = (api, { policies }) => {
           200: DryGroupSchema,
           204: empty,
           ...errorAnswers(
-            ...errorsOf.write,
-            ...PENDING_ERRORS,
-            'invalid_url',
-            'invalid_header',
+            ...CHANGE_ERRORS,
             'invalid_policy',
-            'not_found',
             'capacity_exceeded',
             'would_deactivate',
-            'precondition_failed',
-            'activation_timeout',
-            'dataplane_unavailable',
             'feature_unavailable',
           ),
         },
       },
     },
-    async (request, reply) => {
-      const { id, group_id: sourceGroup } = request.params;
-      const wanted = policyWrite(request, {
-        operation: 'delete',
-        target: { by: 'id', id },
-        sourceGroup,
-        form: 'envelope',
-        query: request.query,
-      });
-      return answerGroup(await policies.write(wanted), wanted, reply);
-    },
+    async (request, reply) => write(request, reply, 'delete'),
   );
 };
