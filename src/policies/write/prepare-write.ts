@@ -63,6 +63,15 @@ export type PrepareWritePorts = PendingWritePorts &
     readonly onCompiled?: (policy: UnsampledPolicy) => void;
   };
 
+/** A policy write, and what its preparation depends on. */
+type Preparation = {
+  readonly ports: PrepareWritePorts;
+  readonly write: PolicyWrite;
+  readonly located: Located;
+  readonly at: Circumstances;
+  readonly signal: AbortSignal;
+};
+
 /**
  * Performs the steps of a policy write that precede the staging of the compiled policy and the commit of the
  * policy (D7). `statecharts/write.chart.ts` performs the following steps: stage, commit and flip (put the
@@ -83,37 +92,28 @@ export async function prepareWrite(
     generation: await ports.policies.generation(),
     takenGeneration: Math.max(ports.adoptedGeneration(), await ports.policies.reservedGeneration()),
   };
-  const prepared = await prepareOperation(ports, write, located, at, signal);
+  const prepared = await prepareOperation({ ports, write, located, at, signal });
   if (prepared.kind === 'refused') return prepared;
   const based = { ...prepared, change: { ...prepared.change, base } };
   return write.terms === undefined ? based : withTerms(ports, based, write.terms, { by: write.author, at: at.now });
 }
 
-async function prepareOperation(
-  ports: PrepareWritePorts,
-  write: PolicyWrite,
-  located: Located,
-  at: Circumstances,
-  signal: AbortSignal,
-): Promise<PreparedWrite | Refusal> {
-  if (write.sourceGroup !== undefined) return prepareGroupWrite(ports, write, write.sourceGroup, located, at, signal);
+async function prepareOperation(preparation: Preparation): Promise<PreparedWrite | Refusal> {
+  const { write } = preparation;
+  if (write.sourceGroup !== undefined) return prepareGroupWrite(preparation, write.sourceGroup);
   switch (write.operation) {
     case 'put':
-      return preparePut(ports, write, located, at, signal);
+      return preparePut(preparation);
     case 'delete':
-      return prepareDelete(ports, write, located, at);
+      return prepareDelete(preparation);
     case 'activate':
-      return prepareActivation(ports, write, located, at, signal);
+      return prepareActivation(preparation);
   }
 }
 
 async function prepareGroupWrite(
-  ports: PrepareWritePorts,
-  write: PolicyWrite,
+  { ports, write, located, at, signal }: Preparation,
   group: string,
-  located: Located,
-  at: Circumstances,
-  signal: AbortSignal,
 ): Promise<PreparedWrite | Refusal> {
   const { existing } = located;
   if (existing === null) throw new Error('a source group can be written only in an existing policy');
@@ -173,13 +173,7 @@ function keyOf({ existing }: Located, { newId, now }: Circumstances): string {
   return textKey({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1, updated_at: now });
 }
 
-async function preparePut(
-  ports: PrepareWritePorts,
-  write: PolicyWrite,
-  located: Located,
-  at: Circumstances,
-  signal: AbortSignal,
-): Promise<PreparedWrite | Refusal> {
+async function preparePut({ ports, write, located, at, signal }: Preparation): Promise<PreparedWrite | Refusal> {
   const { policies, surroundings } = ports;
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
@@ -209,13 +203,7 @@ async function preparePut(
   return preparedWrite(ports, write, decision, prepared, warnings);
 }
 
-async function prepareActivation(
-  ports: PrepareWritePorts,
-  write: PolicyWrite,
-  located: Located,
-  at: Circumstances,
-  signal: AbortSignal,
-): Promise<PreparedWrite | Refusal> {
+async function prepareActivation({ ports, write, located, at, signal }: Preparation): Promise<PreparedWrite | Refusal> {
   const { surroundings } = ports;
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
@@ -263,12 +251,7 @@ async function readExisting({ policies }: PrepareWritePorts, { existing }: Locat
   return existing === null ? null : policies.get(existing.id);
 }
 
-async function prepareDelete(
-  ports: PrepareWritePorts,
-  write: PolicyWrite,
-  located: Located,
-  at: Circumstances,
-): Promise<PreparedWrite | Refusal> {
+async function prepareDelete({ ports, write, located, at }: Preparation): Promise<PreparedWrite | Refusal> {
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
   return preparedWrite(ports, write, decideDelete(stored, at), null, []);
