@@ -34,13 +34,10 @@ export function textFile(
   read: (signal: AbortSignal) => Chunk | Promise<Chunk>,
   limits: Limits = {},
 ): Collector {
-  return {
-    name,
-    ...limits,
-    async *collect(signal) {
-      yield await read(signal);
-    },
+  const collect = async function* (signal: AbortSignal) {
+    yield await read(signal);
   };
+  return { name, ...limits, collect };
 }
 
 /**
@@ -52,13 +49,10 @@ export function linesFile(
   pages: (signal: AbortSignal) => AsyncIterable<readonly unknown[]>,
   limits: Limits = {},
 ): Collector {
-  return {
-    name,
-    ...limits,
-    async *collect(signal) {
-      for await (const page of pages(signal)) yield page.map((value) => `${jsonOf(value)}\n`).join('');
-    },
+  const collect = async function* (signal: AbortSignal) {
+    for await (const page of pages(signal)) yield page.map((value) => `${jsonOf(value)}\n`).join('');
   };
+  return { name, ...limits, collect };
 }
 
 type Limits = Pick<Collector, 'timeoutMs' | 'maxBytes'>;
