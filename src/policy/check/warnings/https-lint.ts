@@ -5,6 +5,7 @@ import {
   noGrants,
   type Packet,
   type Policy,
+  type Rule,
   type Verdict,
 } from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
@@ -32,29 +33,24 @@ const ANY_DESTINATION = 0xc633_64fe;
  * The function tests one such source for each rule, and stops after `COMPARISONS` tests of rules and sources.
  */
 export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
-  const { groups } = policy;
   const found: UncoveredQuic[] = [];
-  const facts = factsOfGroups(groups);
-  if (!facts.some(({ hasTls }) => hasTls)) return found;
-  const testsOfPacket = groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
+  const testsOfPacket = testsOf(policy);
   let comparisons = 0;
-  for (const [index, { sources, rules, pointer }] of groups.entries()) {
-    const [source] = sources;
-    if (source === undefined || facts[index]?.hasTls !== true) continue;
+  for (const { source, rules, pointer } of groupsWith(policy, 'hasTls')) {
     const allowed = new Map<number, boolean>();
     for (const rule of rules) {
       const isTlsDeny = rule.action === 'deny' && rule.tls !== undefined && rule.hostname === undefined;
       if (!isTlsDeny || !hasDestinationPort(rule, HTTPS) || isContradictory(rule)) continue;
-      const destination = hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
+      const destination = destinationOf(rule);
       const decides = (protocol: number, verdict: Verdict): boolean =>
-        evaluate(policy, packetOf(protocol, source.address, destination), noGrants).verdict === verdict;
+        evaluate(policy, packetOf(protocol, source, destination), noGrants).verdict === verdict;
       if (!allowed.has(destination)) {
         comparisons += 2 * testsOfPacket;
         if (comparisons > COMPARISONS) return found;
         allowed.set(destination, decides(IPPROTO.udp, 'allow') && decides(IPPROTO.tcp, 'redirect'));
       }
       if (allowed.get(destination) !== true) continue;
-      const text = `${formatAddress(source.address)} to ${formatAddress(destination)}`;
+      const text = `${formatAddress(source)} to ${formatAddress(destination)}`;
       found.push({ pointer: `${pointer}${rule.pointer}/match/tls`, packet: text });
     }
   }
@@ -67,30 +63,40 @@ export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
  * matches.
  */
 export function namesWithoutSni(policy: Policy): string[] {
-  const { groups } = policy;
   const found: string[] = [];
-  const facts = factsOfGroups(groups);
-  if (!facts.some(({ hasHostname }) => hasHostname)) return found;
-  const testsOfPacket = groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
+  const testsOfPacket = testsOf(policy);
   let comparisons = 0;
-  for (const [index, { sources, rules, pointer }] of groups.entries()) {
-    const [source] = sources;
-    if (source === undefined || facts[index]?.hasHostname !== true) continue;
+  for (const { index, source, rules, pointer } of groupsWith(policy, 'hasHostname')) {
     for (const [at, rule] of rules.entries()) {
       const { action, hostname, tls, destinationPorts } = rule;
       if (action !== 'allow' || hostname === undefined || hostname.kind === 'any' || tls !== undefined) continue;
       if (destinationPorts.length === 0 || !hasDestinationPort(rule, HTTPS)) continue;
       comparisons += testsOfPacket;
       if (comparisons > COMPARISONS) return found;
-      const destination = hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
+      const destination = destinationOf(rule);
       const grants: Grants = { has: ({ text }) => text === hostname.text };
-      const { place } = evaluate(policy, packetOf(IPPROTO.tcp, source.address, destination), grants);
+      const { place } = evaluate(policy, packetOf(IPPROTO.tcp, source, destination), grants);
       if (place.kind !== 'rule' || place.group !== index || place.rule !== at) continue;
       found.push(`${pointer}${rule.pointer}/match/dns_hostname`);
     }
   }
   return found;
 }
+
+/** Returns the groups that have such rules and a source, each with the address of its first source. */
+function groupsWith({ groups }: Policy, has: 'hasTls' | 'hasHostname') {
+  const facts = factsOfGroups(groups);
+  return groups.flatMap(({ sources: [first], rules, pointer }, index) =>
+    first === undefined || facts[index]?.[has] !== true ? [] : [{ index, source: first.address, rules, pointer }],
+  );
+}
+
+/** Returns the maximum number of tests of rules and sources in one evaluation of a packet. */
+const testsOf = ({ groups }: Policy): number =>
+  groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
+
+const destinationOf = (rule: Rule): number =>
+  hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
 
 function packetOf(protocol: number, source: number, destination: number): Packet {
   const ports = { sourcePort: 50_000, destinationPort: HTTPS };
