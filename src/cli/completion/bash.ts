@@ -1,12 +1,11 @@
 import type { CommandShape } from '../command-shape.js';
-import { candidatesOf, flagsOfNode, flagsThatTake, quoted, values } from './candidates.js';
+import { candidatesOf, casePattern, nodeValueCases, pathLoop, quoted, values } from './candidates.js';
 import { completed } from './completed.js';
 import { COMPLETE } from './values.js';
 
 /** Returns a script that completes the `weir` command in bash 4 and later. */
 export function bashCompletion(program: CommandShape): string {
   const commands = completed(program);
-  const below = commands.slice(1).map(({ path }) => quoted(path));
   const words = commands.map(
     (command) =>
       `    ${quoted(command.path)}) words=${quoted(
@@ -18,7 +17,6 @@ export function bashCompletion(program: CommandShape): string {
   const chosen = values(commands).map(
     ({ path, flag, choices }) => `    ${quoted(`${path} ${flag}`)}) words=${quoted(choices.join(' '))} ;;`,
   );
-  const asked = flagsOfNode(commands).map(({ kind, flags }) => `    ${flags.map(quoted).join(' | ')}) kind=${kind} ;;`);
   return `# Completes weir in bash: eval "$(weir completion bash)"
 _weir() {
   local at=weir words='' kind='' rest=$COMP_LINE cur prev last i value
@@ -32,22 +30,18 @@ _weir() {
   done
   last=$((\${#line[@]} - 1)) cur=\${line[last]} prev=\${line[last - 1]}
   if [[ $cur == --*=* ]]; then prev=\${cur%%=*} cur=\${cur#*=}; fi
-  for ((i = 1; i < last; i++)); do
-    case "$at \${line[i]}" in
-    ${below.join(' | ')}) at="$at \${line[i]}" ;;
-    esac
-  done
+  ${pathLoop(commands, 'line', 1, 'last')}
   case "$at $prev" in
 ${chosen.join('\n')}
-${asked.join('\n')}
-    ${flagsThatTake(commands, 'file').map(quoted).join(' | ')})
+${nodeValueCases(commands)}
+    ${casePattern(commands, 'file')})
       if [[ $cur != -* ]]; then
         compopt -o filenames 2>/dev/null
         mapfile -t COMPREPLY < <(compgen -f -- "$cur")
         return
       fi
       ;;
-    ${flagsThatTake(commands, 'text').map(quoted).join(' | ')}) return ;;
+    ${casePattern(commands, 'text')}) return ;;
   esac
   if [[ -n $kind && $cur != -* ]]; then
     while IFS= read -r value; do

@@ -27,27 +27,42 @@ export function values(commands: readonly CommandShape[]) {
 }
 
 /**
- * Returns the words that can precede a value of the kind `wanted`, for example `weir policy apply --file`.
+ * Returns the pattern of a shell's `case` for the words that can precede a value of the kind `wanted`, for
+ * example `weir policy apply --file`.
  */
-export function flagsThatTake(commands: readonly CommandShape[], wanted: Takes): string[] {
-  return commands.flatMap(({ path, options, arguments: taken }) => [
+export function casePattern(commands: readonly CommandShape[], wanted: Takes): string {
+  const words = commands.flatMap(({ path, options, arguments: taken }) => [
     ...options.flatMap(({ names, takes }) => (takes === wanted ? names.map((name) => `${path} ${name}`) : [])),
     // The value of an argument follows the name of its command.
     ...(wanted !== 'text' && taken.some(({ takes }) => takes === wanted)
       ? [`${path} ${path.split(' ').at(-1) ?? ''}`]
       : []),
   ]);
+  return words.map(quoted).join(' | ');
 }
 
+/** For each kind of value that must be requested from the node, returns its `casePattern`. */
+export const flagsOfNode = (commands: readonly CommandShape[]) =>
+  NODE_VALUES.map((kind) => ({ kind, pattern: casePattern(commands, kind) })).filter(({ pattern }) => pattern !== '');
+
 /**
- * For each kind of value that must be requested from the node, returns the words that can precede such a
- * value.
+ * Returns the lines of a script for bash or zsh that append the subcommands in the array `words`, from the
+ * index `from` to the index before `end`, to the variable `at`.
  */
-export function flagsOfNode(commands: readonly CommandShape[]) {
-  return NODE_VALUES.map((kind) => ({ kind, flags: flagsThatTake(commands, kind) })).filter(
-    ({ flags }) => flags.length > 0,
-  );
+export function pathLoop(commands: readonly CommandShape[], words: string, from: number, end: string): string {
+  const below = commands.slice(1).map(({ path }) => quoted(path));
+  return `for ((i = ${from}; i < ${end}; i++)); do
+    case "$at \${${words}[i]}" in
+    ${below.join(' | ')}) at="$at \${${words}[i]}" ;;
+    esac
+  done`;
 }
+
+/** Returns the lines of a shell's `case` that set `kind` for values that must be requested from the node. */
+export const nodeValueCases = (commands: readonly CommandShape[]): string =>
+  flagsOfNode(commands)
+    .map(({ kind, pattern }) => `    ${pattern}) kind=${kind} ;;`)
+    .join('\n');
 
 /** Quotes a text as one word for the shells bash, zsh and fish. */
 export const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;
