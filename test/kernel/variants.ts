@@ -1,11 +1,23 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
+import { built } from '#threads/built-file.js';
 
 const PREFIX = 'weir-variant-';
 
@@ -68,9 +80,24 @@ function variantsIn(folder: string) {
   };
 }
 
+const FLAGS = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3', '-I/usr/include/x86_64-linux-gnu'];
+/** Objects of earlier runs, by the hash of their sources and flags. One object takes clang some seconds. */
+const CACHE = built('bpf-variants');
+
+/** Compiles `weir.bpf.c` of a folder to `object`, or copies the object that the same sources gave before. */
 function compile(sources: string, object: string): string {
-  const flags = ['-O2', '-g', '-target', 'bpf', '-mcpu=v3'];
-  execFileSync('clang', [...flags, '-I/usr/include/x86_64-linux-gnu', '-c', `${sources}/weir.bpf.c`, '-o', object]);
+  const hash = createHash('sha256').update(JSON.stringify(FLAGS));
+  for (const name of (readdirSync(sources, { recursive: true }) as string[]).sort())
+    if (/\.[ch]$/.test(name)) hash.update(`${name}\0`).update(readFileSync(join(sources, name)));
+  const cached = join(CACHE, `${hash.digest('hex')}.o`);
+  if (!existsSync(cached)) {
+    execFileSync('clang', [...FLAGS, '-c', `${sources}/weir.bpf.c`, '-o', object]);
+    mkdirSync(CACHE, { recursive: true });
+    // Another test file that compiles the same sources at this moment does not read a part of the object.
+    cpSync(object, `${cached}.${process.pid}`);
+    renameSync(`${cached}.${process.pid}`, cached);
+  }
+  cpSync(cached, object);
   return object;
 }
 
