@@ -14,6 +14,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { weirCommand } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
+import { commandHere } from './command-here.js';
+import { isInstalled } from './rig.js';
 
 const UNSEEN_PORT = '81';
 
@@ -31,7 +33,9 @@ afterAll(() => topology?.remove());
 
 const file = () => join(folder, 'weir.yaml');
 const command = (...words: string[]) => topology.node.run(...weirCommand, ...words);
-const init = (...words: string[]) => command('init', '--config', file(), '--interfaces', ...words);
+/** Runs `weir init` in this process, if the tests do not run an installed Weir. */
+const init = (...words: string[]) =>
+  (isInstalled ? command : commandHere.bind(null, topology.node))('init', '--config', file(), '--interfaces', ...words);
 const read = (name: string): unknown => parse(readFileSync(join(folder, name), 'utf8'));
 
 /** Whether a TCP packet from the client reaches the server, which resets the connection. */
@@ -46,7 +50,8 @@ const pings = async (): Promise<boolean> =>
 
 describe('weir init', () => {
   it('`weir init` writes the files of a trial: a configuration that lets all packets pass, and a policy in audit mode', async () => {
-    const { code, stdout, stderr } = await init('lan0,wan0');
+    const words = ['init', '--config', file(), '--interfaces', 'lan0,wan0'];
+    const { code, stdout, stderr } = await command(...words);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     expect(stdout.split('\n').slice(0, 3)).toEqual([
       `wrote ${file()}`,
@@ -283,7 +288,7 @@ describe('weir init', () => {
       const config = ['--config', file()];
       try {
         await expect
-          .poll(async () => (await command('status', ...config)).stdout, { timeout: 20_000 })
+          .poll(async () => (await command('status', ...config)).stdout, { timeout: 20_000, interval: 1_000 })
           .toContain('policy');
         // No policy is active at first, and that of the trial in the second round: neither denies.
         expect(await reaches()).toBe(true);

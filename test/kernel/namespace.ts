@@ -1,5 +1,7 @@
 import { closeSync, openSync } from 'node:fs';
 import koffi from 'koffi';
+// Configures Koffi, which is possible only before a library is loaded.
+import '#libc/library.js';
 
 const CLONE_NEWNET = 0x4000_0000;
 
