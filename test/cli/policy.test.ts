@@ -464,7 +464,7 @@ describe('weir policy apply while another policy is active', () => {
       const told = await run([...words(homeFile), '--server', url], TOKEN, { typed });
       expect([told.code, asked.map(({ method }) => method)]).toEqual([code, methods]);
       expect(told.err).toMatch(/^the policy office is active, and .* would take its place\. Go on\? \[y\/N\] /);
-      if (code === 1) expect(told.err).toContain('the policy was not changed');
+      if (code === 1) expect(told.err).toContain('nothing was changed');
     },
   );
 
