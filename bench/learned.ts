@@ -79,7 +79,8 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
     const started = performance.now();
     const refused = loaded.grants.add(grants, process.hrtime.bigint());
     const learnedMs = performance.now() - started;
-    if (refused > 0) throw new Error(`${refused} addresses did not fit into the map of grants`);
+    if (refused > 0)
+      throw new Error(`${refused} of the addresses that DNS names resolved to did not fit into the BPF map grants`);
     const nanoseconds = timeLookups(loaded, space);
     const sweeping = performance.now();
     for (let swept = 0; loaded.grants.addresses.entries > 0 && swept < 1_000; swept++) {

@@ -177,8 +177,9 @@ type Own<
   /** Actors that the chart invokes in all states, if the configuration has the DNS proxy or service plane. */
   readonly watching: Watching;
   /**
-   * The transitions of the state `deciding`, in which the DNS proxy or service plane has a policy and grants.
-   * Their target states are in `states`.
+   * The transitions of the state `deciding`, in which the DNS proxy or service plane has a policy, and the
+   * datapath accepts grants (addresses that allowed DNS names resolved to). Their target states are in
+   * `states`.
    */
   readonly deciding: Deciding;
   readonly states: States;

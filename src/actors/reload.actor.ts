@@ -50,14 +50,26 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
     switch (part) {
       case 'dataplane':
         accepted(
-          await ask(bus, 'interfaces.change', { settings: { names: present(interfaces), renamed } }, CHANGE_TIMEOUT_MS),
+          await ask(
+            bus,
+            'interfaces.change',
+            { settings: { names: present('dataplane', interfaces), renamed } },
+            CHANGE_TIMEOUT_MS,
+          ),
         );
         return;
       case 'dns':
-        accepted(await ask(bus, 'dns.change', { settings: present(dns) }, CHANGE_TIMEOUT_MS));
+        accepted(await ask(bus, 'dns.change', { settings: present('dns', dns) }, CHANGE_TIMEOUT_MS));
         return;
       case 'service_plane':
-        accepted(await ask(bus, 'service_plane.change', { settings: present(servicePlane) }, CHANGE_TIMEOUT_MS));
+        accepted(
+          await ask(
+            bus,
+            'service_plane.change',
+            { settings: present('service_plane', servicePlane) },
+            CHANGE_TIMEOUT_MS,
+          ),
+        );
         return;
       default:
         await configured().change(part, which);
@@ -81,7 +93,7 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
   });
 }
 
-function present<T>(settings: T | null): T {
-  if (settings === null) throw new Error('reload the configuration: the part to change is not configured on this node');
+function present<T>(section: string, settings: T | null): T {
+  if (settings === null) throw new Error(`reload the configuration: this node runs without the section ${section}`);
   return settings;
 }

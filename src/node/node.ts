@@ -137,7 +137,9 @@ export async function runNode(
     });
     // Each change means that a service-plane thread died and was replaced, and that its connections were
     // reset. Warn the operator.
-    plane?.watch((change) => log.warn(change, 'service plane changed'));
+    plane?.watch((change) =>
+      log.warn(change, 'a thread of the TLS and HTTP inspection ended and was replaced; its connections were reset'),
+    );
     const made: Api[] = [];
     let managementApi: Api | null = null;
     const observer = createObserver(config, log, () => system);

@@ -120,7 +120,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
     await this.node.topology.node.must('nft', this.#rules);
   }
 
-  /** With `forwarding: auto`, sends packets of a flow until the node sends them directly. */
+  /** With `forwarding: auto`, sends packets of a flow until they bypass the network stack. */
   async #establish(request: SentPacket, reply: SentPacket): Promise<void> {
     if (this.forwarding === 'stack') return;
     for (const until = performance.now() + ESTABLISHED_MS; performance.now() < until; await pause(100)) {

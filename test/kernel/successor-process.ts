@@ -6,8 +6,8 @@ import { policyOf } from './policies.js';
 
 /**
  * A program that takes over the datapath of an earlier process and exits: `node successor-process.js OPTIONS
- * [DESTINATIONS GENERATION]`. With DESTINATIONS, it also puts a policy with that many extra rules in force.
- * Tests kill this program during the takeover.
+ * [DESTINATIONS GENERATION]`. With DESTINATIONS, it also puts a policy with that many extra rules in force
+ * as generation GENERATION. Tests kill this program during the takeover.
  */
 const [options = '', destinations, generation] = process.argv.slice(2);
 const datapath = new LocalDatapath(JSON.parse(options) as DatapathOptions);

@@ -36,7 +36,10 @@ type PendingQuery = {
   readonly wait?: unknown;
 };
 
-/** Returns the terms of a policy write; null for a write that is not a pending change. */
+/**
+ * Returns how a policy write becomes permanent: by a confirmation within a time, or by a roll-out in stages.
+ * Null if the write is permanent at once.
+ */
 export function termsOf(query: PendingQuery): WriteTerms | null {
   const { confirm_within: withinMs, rollout_share: share, rollout_hold: holdMs, wait } = query;
   if (share === undefined) {

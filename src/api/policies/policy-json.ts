@@ -22,8 +22,8 @@ function withMember(name: string, members: Readonly<Record<string, unknown>>, te
 }
 
 /**
- * Returns a stored policy in singleton form. For a policy in envelope form, inserts the envelope's mode into
- * each source group (D5).
+ * Returns a stored policy in singleton form: without name, and with a mode in each source group (D5). The
+ * mode of a policy that is stored with name and mode (the envelope) is inserted into each source group.
  */
 export function singletonView({ record, body }: StoredPolicy): Uint8Array {
   return record.form === 'singleton' ? body : withGroupModes(body, record.mode);

@@ -95,11 +95,15 @@ async function planOf(client: Client, source: Source, mode: string | undefined):
 async function modeChange(client: Client, record: PolicyRecord, mode: string): Promise<Plan> {
   const label = labelOf(record);
   if (record.form === 'singleton')
-    throw new CliError(`the groups of the policy ${label} have modes of their own, because it is in singleton form`, {
-      fix: 'change the modes with `weir policy apply`, and give `weir init` no --mode',
-    });
+    throw new CliError(
+      `the mode of the policy ${label} cannot be changed: it is stored without a mode, and each of its groups has its own`,
+      {
+        fix: 'change the modes with `weir policy apply`, and give `weir init` no --mode',
+      },
+    );
   const stored = await readStored(client, { id: record.id });
-  if (stored === null) throw new CliError(`the policy ${label} was removed: try again`);
+  if (stored === null)
+    throw new CliError(`another client removed the policy ${label} during this command: run the command again`);
   const path = `/api/v1/policies/by-name/${encodeURIComponent(label)}`;
   const body = JSON.stringify({ ...documentOf(stored), mode });
   return {

@@ -176,6 +176,7 @@ function namespace(text: string): string {
 /** Parses a lifetime. Refuses less than ten minutes, the minimum of Kubernetes. */
 function lifetime(text: string): number {
   const ms = durationMs(text);
-  if (ms === undefined || ms < 600_000) throw new InvalidArgumentError('It must be a duration of 10m or more.');
+  if (ms === undefined || ms < 600_000)
+    throw new InvalidArgumentError('The lifetime of a token must be a duration of 10m or more.');
   return ms;
 }

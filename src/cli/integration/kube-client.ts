@@ -23,7 +23,7 @@ export class KubeClient {
     try {
       this.#agent = new Agent({ ca: server.caPem, rejectUnauthorized: true, keepAlive: true, ...identity });
     } catch (cause) {
-      throw new CliError('the certificates of the kubeconfig are not valid', { cause });
+      throw new CliError('use the certificates of the kubeconfig for TLS: OpenSSL refuses them', { cause });
     }
   }
 

@@ -133,7 +133,10 @@ function questionOf({
   };
   if (query !== undefined) {
     if (proto !== undefined || Object.values(packet).some((value) => value !== undefined))
-      throw new CliError('--query explains a DNS lookup, which has only a source and a name', { exitCode: 2 });
+      throw new CliError(
+        '--query explains a DNS lookup, which has only a source and a name: remove the destination, protocol and port',
+        { exitCode: 2 },
+      );
     return { src, query };
   }
   if (dst === undefined)

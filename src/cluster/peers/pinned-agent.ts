@@ -49,7 +49,8 @@ export class PinnedAgent extends Agent {
     const failed = (failure: Error): void => opened(failure, socket);
     socket.once('error', failed);
     const slow = setTimeout(
-      () => socket.destroy(new Error(`the TLS handshake took longer than ${HANDSHAKE_MS / 1_000} s`)),
+      () =>
+        socket.destroy(new Error(`the TLS handshake with the other node took longer than ${HANDSHAKE_MS / 1_000} s`)),
       HANDSHAKE_MS,
     );
     socket.once('close', () => clearTimeout(slow));

@@ -115,7 +115,7 @@ export class WriteLock {
         return;
       } catch (failure) {
         void this.#remove(id);
-        throw failureBeforeCommit('wait for the write lock', failure);
+        throw failureBeforeCommit('wait for the lock of the cluster for policy writes', failure);
       }
     }
   }

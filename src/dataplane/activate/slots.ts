@@ -38,7 +38,7 @@ export const ACTIVE = {
 export class Slots {
   readonly #programFd: number;
   readonly #active: MappedMemory;
-  /** Mapping of the first cache line of each slot; undefined until the slot is used for the first time. */
+  /** The first 64 bytes of each policy slot, mapped by mmap; undefined until the first use of the slot. */
   readonly #headers: [MappedLines?, MappedLines?] = [];
   readonly #directUntil: BigUint64Array;
   #staged = false;

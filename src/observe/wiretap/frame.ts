@@ -1,6 +1,6 @@
 /** Number of events that a reader did not receive, by the component that lost the events. */
 export type Lost = {
-  /** Messages dropped because the reader, or readers in general, read too slowly. */
+  /** Messages dropped because the queue of this reader, or the memory for all queues, was full. */
   readonly reader: number;
   /** Events lost because the ring buffer between the kernel and the process was full. */
   readonly kernel: number;

@@ -151,7 +151,9 @@ class PolicyTaskRunner {
   prepareWithMembers({ id, membership }: PrepareWithMembers): PolicyResult<PrepareWithMembers> {
     const finish = this.#waiting.get(id);
     if (finish === undefined)
-      throw new Error('continue a policy task with the Kubernetes members: the task has ended already');
+      throw new Error(
+        'compile a policy with the addresses that Kubernetes selectors select: this compilation has already ended',
+      );
     this.#waiting.delete(id);
     return finish(membership);
   }

@@ -54,7 +54,7 @@ export function readPolicy(body: Uint8Array | string, context: ReadContext): Rea
   const whole = envelope ? (json.value as PolicyEnvelope) : inRecord(json.value as PolicyConfig, context.recordMode);
   const { policy, name } = whole;
   const span = envelope ? json.members.get('policy') : { start: 0, end: json.bytes.length };
-  if (span === undefined) throw new RangeError('read a policy: the validated document has no field policy');
+  if (span === undefined) throw new RangeError('read a policy: the validated document has no field `policy`');
   const text = envelope ? json.bytes.slice(span.start, span.end) : json.bytes;
   const outline = outlineOf(text, Object.keys(policy).length > 0, json.list, span.start);
   return read(whole, text, name === undefined ? null : trimName(name), outline, context);

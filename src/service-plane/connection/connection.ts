@@ -41,7 +41,7 @@ export class Connection {
   #live: EstablishedConnection | null = null;
   /** The generation of the policy from which `#steps()` last returned rules and defaults. */
   #generation = 0;
-  /** Number of changes so far: of the policy, and of the Kubernetes object that owns the source address. */
+  /** Number of changes so far of the policy and of the Kubernetes object that owns the source address. */
   #changes = 0;
   /** The value of `#changes` for which `#steps()` last returned rules and defaults. */
   #stepsFor = 0;

@@ -102,7 +102,8 @@ class ServicePlaneThreads implements ServicePlane {
       );
       if (this.#early !== null) this.#sendToAll({ kind: 'accept', inspection: this.#early });
       await Promise.all(opening);
-      if (threads.some(({ isOver }) => isOver)) throw new Error('start the service plane: a thread ended immediately');
+      if (threads.some(({ isOver }) => isOver))
+        throw new Error('start the threads of the TLS and HTTP inspection: a thread ended immediately');
     } catch (failure) {
       await this.#end();
       throw failure;

@@ -123,7 +123,7 @@ static __always_inline __u64 ways_with(__u64 tags, __u8 tag)
 	return ~(((tags ^ EACH_WAY * tag) & EACH_TAG) + EACH_WAY * 0x7f) & HALF_OPEN_MARKS;
 }
 
-/* Returns the number of the lowest way in a mask of `ways_with`. */
+/* Returns the number of the lowest way in `bits`, the result of `ways_with`: bit 7 of byte N for way N. */
 static __always_inline __u32 lowest_way(__u64 bits)
 {
 	return ((bits & -bits) >> 7) * 0x0001020304050607ULL >> 56;

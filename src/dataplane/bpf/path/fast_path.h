@@ -152,8 +152,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	bytes = flow->bytes[side];
 	if (flow->ifindex[side] != skb->ifindex || is_expired(flow, now) || is_flush_due(bytes, skb->len))
 		return NOT_ESTABLISHED;
-	/* The full path handles a FIN, its acknowledgment, data after a FIN, and a flow whose FIN does not count
-	 * yet.
+	/* The full path handles a FIN, its acknowledgment, data after a FIN, and a half-closed flow whose FIN the
+	 * receiver has not acknowledged yet.
 	 */
 	kept = READ_ONCE(flow->tcp_numbers[side]);
 	if (ends || kept == (acknowledged | FIN_PENDING) || (vital >> 8 & FLOW_FIN << side && total > length) ||

@@ -64,6 +64,6 @@ export class HitIndex {
     for (; this.#next < this.capacity; this.#next++) {
       if (this.words[this.#next * WORDS + LOW] === 0) return this.#next;
     }
-    throw new Error('find a free entry of the map hits: all entries are in use');
+    throw new Error('find a free entry of the BPF map `hits`: all entries are in use');
   }
 }

@@ -39,7 +39,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
             signal: ended,
           });
           await answer.body?.cancel();
-          if (!answer.ok) throw new Error(`status ${answer.status}`);
+          if (!answer.ok) throw new Error(`HTTP status ${answer.status}`);
         });
       } catch (error) {
         const why = timeout.aborted ? `no answer within ${timeoutMs} ms` : reasonOf(error);
@@ -64,5 +64,5 @@ function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return 'it failed';
   const { cause } = error;
   if (cause instanceof Error && 'code' in cause) return String(cause.code);
-  return error.message.startsWith('status ') ? error.message : error.name;
+  return error.message.startsWith('HTTP status ') ? error.message : error.name;
 }

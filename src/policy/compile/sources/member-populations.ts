@@ -170,8 +170,8 @@ class TreeWriter {
   }
 
   /**
-   * Sets the population of the set of groups with this index. Must be called with ascending indexes. An index
-   * without a call gets the population that `begin` received.
+   * Sets the population (number of a set of rule lists) of the addresses that the selectors of the group set
+   * `index` select. Call it with ascending indexes. An index without a call gets the population of `begin`.
    */
   put(index: number, population: number): void {
     if (index > this.#next) this.#add(this.#next, this.#byDefault);

@@ -156,7 +156,7 @@ describe('the webhook sink', () => {
         name: 'webhook',
         delivered: 0,
         failed: 1,
-        failure: `post findings to ${origin}: status 500`,
+        failure: `post findings to ${origin}: HTTP status 500`,
         dropped: 0,
         waiting: expect.any(Number) as number,
       },
@@ -181,7 +181,7 @@ describe('the webhook sink', () => {
     const { ledger, states } = await running(webhook(url));
     await ledger.merge([seen()]);
     await expect.poll(() => received.length).toBeGreaterThan(1);
-    expect(states[0]?.failure).toBe(`post findings to ${new URL(url).origin}: status 307`);
+    expect(states[0]?.failure).toBe(`post findings to ${new URL(url).origin}: HTTP status 307`);
     expect(other.received).toEqual([]);
   });
 
