@@ -54,7 +54,7 @@ describe('dataplane actor', () => {
     ]);
   });
 
-  test('the dataplane actor keeps the program of an earlier process, whose generation is newer than that in the data folder, until a policy is activated', async () => {
+  test('the dataplane actor keeps the compiled policy of an earlier process in force, if its generation number is above the newest in the data folder, until a policy is activated', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system, stateOf } = await startSystem({ datapath });
@@ -83,7 +83,7 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('the dataplane actor reports since when a policy generation is in force: the activation by an earlier process, or the latest policy write', async () => {
+  test('the dataplane actor reports the time since which a policy is in force: its activation by an earlier process, or the latest policy write', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system } = await startSystem({ datapath });

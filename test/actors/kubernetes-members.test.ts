@@ -156,7 +156,7 @@ describe('the members of selectors in a running node', () => {
     expect(datapath.log).toHaveLength(3);
   });
 
-  it('several Kubernetes member addresses that the compiled policy lacks cause one compilation, and a failed compilation is repeated', async () => {
+  it('several Kubernetes members (addresses that selectors select) that the compiled policy lacks cause one compilation, repeated if it fails', async () => {
     const { system, datapath, source, send, until } = await started();
     source.membershipNow = { scope: RESOLVED, list: changeOf([]) };
     await send({ replaces: changeOf([]), scope: RESOLVED });
@@ -394,7 +394,7 @@ describe('the members of selectors in a running node', () => {
 describe('`MemberDistribution`', () => {
   const quiet = { store: async () => {}, trouble: () => {}, servicePlane: null };
 
-  it('`MemberDistribution` removes Kubernetes members from every part of the node before it adds members to any part, and stores the objects', async () => {
+  it('`MemberDistribution`, which sends Kubernetes members to the parts of a node, removes members from every part before it adds any, and stores the objects', async () => {
     const log: string[] = [];
     const sinkOf = (name: string, ms: number) => {
       const noted = async (change: { readonly addresses: Uint32Array }) => {

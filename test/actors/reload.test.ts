@@ -139,7 +139,7 @@ describe('a reload', () => {
   });
 
   test.each(['read', 'validate'])(
-    'a configuration reload is refused without a change if the step "%s" fails',
+    'a configuration reload is refused without a change if its step "%s" (read the file, or validate it) fails',
     async (step) => {
       const { system, steps } = await reloading(planOf('log'), step);
       expect(await system.configuration.reload(REQUEST)).toMatchObject({ kind: 'refused', detail: `${step} failed` });

@@ -26,7 +26,7 @@ describe('the service plane before the datapath is open', () => {
       { ...enforced, imageSha256: imageSha256(fallbackPolicy('allow', 7).program) },
     ],
   ])(
-    'the service plane accepts no connections before the datapath is open if the kernel enforces %s',
+    'the service plane accepts no connections before the datapath is open if the kernel enforces something other than the stored policy: %s',
     async (_, found) => {
       expect(await accepted(found)).toEqual([]);
     },

@@ -35,7 +35,7 @@ test('the API requires the role admin for all requests except GET and explain re
 });
 
 test.each(routes.filter(({ needs }) => needs === 'nothing'))(
-  '$method $path returns 200 without a token',
+  'the API route $method $path returns 200 without a token',
   async (route) => {
     const { ask } = await rig();
     expect((await ask(route.method, route.path, { token: null })).statusCode).toBe(200);
@@ -43,7 +43,7 @@ test.each(routes.filter(({ needs }) => needs === 'nothing'))(
 );
 
 test.each(routes.filter(({ needs }) => needs !== 'nothing'))(
-  '$method $path requires a valid token of the role $needs',
+  'the API route $method $path requires a valid token of the role $needs',
   async (route) => {
     const { method, path, needs } = route;
     const own = await rig({ limits: { failedLoginsPerWindow: 100 } });

@@ -123,7 +123,7 @@ const expected = ({ status, type, pointers }: Omit<Bad, 'name' | 'asked'>) => ({
 
 describe.each([...POLICY_WRITES, ...SMALL_WRITES])('request body of %s %s', (method, path) => {
   test.each(unread)(
-    'the body of a policy write or other write request is refused if the client sends $name',
+    'a policy write or other write request is refused if its body is empty, or has a wrong content type or an encoding: $name',
     async ({ asked, ...bad }) => {
       expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
     },
@@ -132,7 +132,7 @@ describe.each([...POLICY_WRITES, ...SMALL_WRITES])('request body of %s %s', (met
 
 describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
   test.each(malformed)(
-    'the body of a write request other than a policy write is refused if the client sends $name',
+    'a write request other than a policy write is refused if its body is not one valid JSON text: $name',
     async ({ asked, ...bad }) => {
       expect(await refusalOf(method, path, asked)).toEqual(expected(bad));
     },
@@ -148,7 +148,7 @@ describe.each(SMALL_WRITES)('request body of %s %s', (method, path) => {
   });
 
   test.each(['null', '[]', '"x"', '7'])(
-    'the body of a write request is refused if it is %s instead of an object',
+    'the body of a write request is refused if it is the JSON value %s instead of an object',
     async (body) => {
       expect(await refusalOf(method, path, { body })).toEqual(
         expected({ status: 400, type: 'invalid_request', pointers: [''] }),
@@ -218,7 +218,7 @@ test.each([
     ['/policy/source_groups/0/id', '/policy/source_groups/0/mode', '/policy/source_groups/0/sources'],
   ],
 ] as const)(
-  'the request %s %s with the body %j is refused with one JSON pointer for each problem',
+  'the API request %s %s with the invalid body %j is refused with one JSON pointer for each problem',
   async (method, path, body, pointers) => {
     const found = await refusalOf(method, path, { body: JSON.stringify(body) });
     expect({ ...found, pointers: found.pointers?.sort() }).toEqual(

@@ -197,7 +197,7 @@ describe('POST /api/v1/support/sysdump/cluster', () => {
     ['running', 409, 'sysdump_running'],
     ['closed', 503, 'draining'],
   ] as const)(
-    'POST /api/v1/support/sysdump/cluster is refused while another sysdump runs or the node shuts down (%s)',
+    'POST /api/v1/support/sysdump/cluster is refused while another sysdump runs or the node shuts down (state of the collector: %s)',
     async (state, status, code) => {
       const { ask } = await rig({}, fakeManagement({ support: { begin: () => state } }));
       const answer = await ask('POST', PATH);

@@ -89,7 +89,7 @@ describe('dry run', () => {
   });
 
   test.each(WRITES)(
-    'a dry run of %s %s is allowed for the role readonly, and changes nothing',
+    'a dry run of the write request %s %s is allowed for the role readonly, and changes nothing',
     async (method, path, body) => {
       const { ask, node } = await filledRig();
       const given = { token: TOKENS.readonly, ...(body === undefined ? {} : { body }) };
@@ -110,11 +110,14 @@ describe('dry run', () => {
   test.each([
     ['DELETE', `${INTEGRATIONS}/other`, 404],
     ['DELETE', '/api/v1/tokens/t-9', 404],
-  ])('a dry run of %s %s is refused with the same status as the real write', async (method, path, status) => {
-    const { ask } = await filledRig();
-    expect((await ask(method, `${path}?dry_run=true`)).statusCode).toBe(status);
-    expect((await ask(method, path)).statusCode).toBe(status);
-  });
+  ])(
+    'a dry run of the request %s %s for an object that does not exist is refused with 404, like the real request',
+    async (method, path, status) => {
+      const { ask } = await filledRig();
+      expect((await ask(method, `${path}?dry_run=true`)).statusCode).toBe(status);
+      expect((await ask(method, path)).statusCode).toBe(status);
+    },
+  );
 
   test.each([
     ['PUT', PERFORMANCE, { enabled: false }],
@@ -122,12 +125,15 @@ describe('dry run', () => {
     ['DELETE', `${INTEGRATIONS}/there`, undefined],
     ['POST', `${CA}/generate`, undefined],
     ['DELETE', CA, undefined],
-  ])('a dry run of %s %s is refused with 412 if the If-Match header does not match', async (method, path, body) => {
-    const { ask } = await filledRig();
-    const headers = { 'if-match': '"another"' };
-    const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });
-    expect(answer.statusCode).toBe(412);
-  });
+  ])(
+    'a dry run of the write request %s %s is refused with 412 if the If-Match header does not match',
+    async (method, path, body) => {
+      const { ask } = await filledRig();
+      const headers = { 'if-match': '"another"' };
+      const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? { headers } : { headers, body });
+      expect(answer.statusCode).toBe(412);
+    },
+  );
 
   test('a dry run of POST /api/v1/integrations is refused with 412 if If-None-Match fails, like the real write', async () => {
     const { ask } = await filledRig();

@@ -145,7 +145,7 @@ test.each([
   ['since=2026-01-31', '?since: Must be a time in UTC such as 2026-01-31T12:00:00Z.'],
   [Array.from({ length: 65 }, (_, at) => `rule=${at}`).join('&'), '?rule: Must be given at most 64 times.'],
 ])(
-  'the findings route refuses invalid query number %# with a problem that names the parameter',
+  'the findings route refuses an invalid query (row %#) with a problem that names the query parameter',
   async (query, problem) => {
     const { ask, node } = await rig();
     const { problems } = (await ask('GET', `${PATH}?${query}`)).json<{

@@ -13,7 +13,7 @@ describe('Host header', () => {
     'LOCALHOST',
     'weir.example:443',
     '192.0.2.1',
-  ])('the value %s of the Host header is accepted', async (host) => {
+  ])('an API request with the local or configured host name %s in the Host header is accepted', async (host) => {
     const { ask } = await rig({ hosts: ['weir.example', '192.0.2.1'] });
     expect((await ask('GET', '/health', { headers: { host } })).statusCode).toBe(200);
   });
@@ -25,23 +25,26 @@ describe('Host header', () => {
     '192.0.2.2',
     'a b',
     'x@localhost',
-  ])('the value %j of the Host header is refused by every route with 403', async (host) => {
-    const { ask, node } = await rig({ hosts: ['weir.example'] });
-    for (const [method, path] of [
-      ['GET', '/health'],
-      ['GET', '/api/v1/policy'],
-      ['PUT', PATH],
-      ['GET', '/nowhere'],
-    ] as const) {
-      const answer = await ask(method, path, { headers: { host }, ...(method === 'PUT' ? PUT : {}) });
-      expect({ path, status: answer.statusCode, type: answer.json().type }).toEqual({
-        path,
-        status: 403,
-        type: 'urn:weir:error:host_refused',
-      });
-    }
-    expect(node.changes).toEqual([]);
-  });
+  ])(
+    'an API request with the foreign host name %j in the Host header is refused by every route with 403',
+    async (host) => {
+      const { ask, node } = await rig({ hosts: ['weir.example'] });
+      for (const [method, path] of [
+        ['GET', '/health'],
+        ['GET', '/api/v1/policy'],
+        ['PUT', PATH],
+        ['GET', '/nowhere'],
+      ] as const) {
+        const answer = await ask(method, path, { headers: { host }, ...(method === 'PUT' ? PUT : {}) });
+        expect({ path, status: answer.statusCode, type: answer.json().type }).toEqual({
+          path,
+          status: 403,
+          type: 'urn:weir:error:host_refused',
+        });
+      }
+      expect(node.changes).toEqual([]);
+    },
+  );
 });
 
 describe('write request from a browser', () => {
@@ -51,15 +54,18 @@ describe('write request from a browser', () => {
     { origin: 'http://localhost:9999' },
     { 'sec-fetch-site': 'cross-site' },
     { 'sec-fetch-site': 'same-site' },
-  ])('a write request from a browser is refused with 403 if it has the header %j', async (headers) => {
-    const { ask, node } = await rig();
-    const answer = await ask('PUT', PATH, { ...PUT, headers: headers });
-    expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
-      status: 403,
-      type: 'urn:weir:error:origin_refused',
-    });
-    expect(node.changes).toEqual([]);
-  });
+  ])(
+    'a write request from a browser is refused with 403 if a header such as %j shows another origin',
+    async (headers) => {
+      const { ask, node } = await rig();
+      const answer = await ask('PUT', PATH, { ...PUT, headers: headers });
+      expect({ status: answer.statusCode, type: answer.json().type }).toEqual({
+        status: 403,
+        type: 'urn:weir:error:origin_refused',
+      });
+      expect(node.changes).toEqual([]);
+    },
+  );
 
   test('a write request from a browser is accepted if the page has the same origin as the API', async () => {
     const { ask } = await rig();
@@ -121,7 +127,7 @@ describe('request without a matching route', () => {
     ['GET', '/api/v1/policy/explain', 'POST'],
     ['POST', '/api/v1/audit/findings', 'GET, HEAD'],
   ])(
-    'a request without a matching route gets 405 and the allowed methods in the Allow header for %s %s',
+    'a request without a matching route gets 405 and the allowed methods in the Allow header for the request %s %s',
     async (method, path, allow) => {
       const { ask } = await rig();
       const answer = await ask(method, path);

@@ -94,10 +94,13 @@ describe('detail text of an error', () => {
   test.each([
     ['PUT', '/api/v1/settings/performance-mode'],
     ['PUT', '/api/v1/policy'],
-  ])('the detail text of an error for %s %s without a body says only that the body is empty', async (method, path) => {
-    const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
-    expect(detail).toBe('The body is empty; JSON is required.');
-  });
+  ])(
+    'the detail text of an error for the request %s %s without a body says only that the body is empty',
+    async (method, path) => {
+      const { detail } = await told(method, path, { headers: { 'content-type': 'application/json' } });
+      expect(detail).toBe('The body is empty; JSON is required.');
+    },
+  );
   test('the detail text of an error contains "the body" if the JSON pointer of the problem is empty', async () => {
     expect((await told('PUT', '/api/v1/settings/performance-mode', { body: '[]' })).detail).toBe(
       'the body: Must be an object, not an array.',
@@ -175,7 +178,7 @@ test.each([
     'invalid_parameter ?finding_type: Must be one of l4_deny, icmp_deny, dns_deny, tls_deny, http_deny, auth_denied, config_change, gap, cluster_contradiction, address_shared, value_unreadable.',
   ],
 ])(
-  'the request %s %s is refused with a problem that names the invalid parameter and explains the fault',
+  'the API request %s %s is refused with a problem that names the invalid parameter and explains the fault',
   async (method, path, problem) => {
     const { problems } = await told(method, path, method === 'POST' ? { body: '{}' } : {});
     expect(problems).toEqual([problem]);

@@ -23,7 +23,7 @@ async function operations(): Promise<readonly (readonly [string, string])[]> {
 
 describe('metrics listener', () => {
   test.each(OWN)(
-    'the metrics listener serves GET and HEAD of %s without a token, with the headers of the API',
+    'the metrics listener serves GET and HEAD of the path %s without a token, with the headers of the API',
     async (path) => {
       const { ask } = await scraping();
       const { ask: askApi } = await rig();
@@ -63,13 +63,16 @@ describe('metrics listener', () => {
     expect(node.changes).toEqual([]);
   });
 
-  test.each(OWN)('the metrics listener answers 405 to other methods of %s, with the allowed methods', async (path) => {
-    const { ask } = await scraping();
-    for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
-      const answer = await ask(method, path);
-      expect([method, answer.statusCode, answer.headers.allow]).toEqual([method, 405, 'GET, HEAD']);
-    }
-  });
+  test.each(OWN)(
+    'the metrics listener answers 405 to methods other than GET and HEAD for the path %s, with the allowed methods',
+    async (path) => {
+      const { ask } = await scraping();
+      for (const method of ['POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']) {
+        const answer = await ask(method, path);
+        expect([method, answer.statusCode, answer.headers.allow]).toEqual([method, 405, 'GET, HEAD']);
+      }
+    },
+  );
 
   test.each(['weir-7xk2p.weir-system.pod', 'gateway.example.com:19649', '192.0.2.1:19649', '[2001:db8::1]', 'a_b'])(
     'the metrics listener accepts the Host header %s',
@@ -91,14 +94,17 @@ describe('metrics listener', () => {
   test.each([
     ['/metrics', 200],
     ['/api/v1/wiretap/stream', 404],
-  ])('the metrics listener ignores the offer of a WebSocket at %s', async (path, status) => {
-    const { api } = await scraping();
-    const port = await listening(api);
-    const offer = 'Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n';
-    const key = `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}\r\n`;
-    const answer = await answerTo(port, `GET ${path} HTTP/1.1\r\nHost: any.example\r\n${offer}${key}\r\n`);
-    expect(Number(/^HTTP\/1\.1 (\d+)/.exec(answer)?.[1])).toBe(status);
-  });
+  ])(
+    'the metrics listener answers a request for the path %s that offers an upgrade to WebSocket as if it had no offer',
+    async (path, status) => {
+      const { api } = await scraping();
+      const port = await listening(api);
+      const offer = 'Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n';
+      const key = `Sec-WebSocket-Key: ${Buffer.alloc(16).toString('base64')}\r\n`;
+      const answer = await answerTo(port, `GET ${path} HTTP/1.1\r\nHost: any.example\r\n${offer}${key}\r\n`);
+      expect(Number(/^HTTP\/1\.1 (\d+)/.exec(answer)?.[1])).toBe(status);
+    },
+  );
 
   describe.each([
     { client: 'a remote client', from: '192.0.2.1', isCounted: true },

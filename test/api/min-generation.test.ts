@@ -3,7 +3,7 @@ import { BODY } from './fake-management.js';
 import { rig } from './rig.js';
 
 describe('a read with Weir-Min-Generation', () => {
-  it('a read with Weir-Min-Generation succeeds if the node enforces this generation or a later one', async () => {
+  it('a read with the header Weir-Min-Generation succeeds if the node enforces the policy with this generation number or a later one', async () => {
     const { ask } = await rig();
     for (const generation of ['0', '7']) {
       const reply = await ask('GET', '/api/v1/policies', { headers: { 'weir-min-generation': generation } });
@@ -11,7 +11,7 @@ describe('a read with Weir-Min-Generation', () => {
     }
   });
 
-  it('a read with Weir-Min-Generation gets 503 if the node does not enforce this generation, and 400 if the value is not a number', async () => {
+  it('a read with the header Weir-Min-Generation gets 503 if the node does not yet enforce the policy with this generation number, and 400 if it is no number', async () => {
     const { ask } = await rig();
     const late = await ask('GET', '/api/v1/policy', { headers: { 'weir-min-generation': '8' } });
     expect([late.statusCode, late.body]).toEqual([
@@ -27,7 +27,7 @@ describe('a read with Weir-Min-Generation', () => {
     ['GET', '/metrics', undefined],
     ['PUT', '/api/v1/policy', BODY],
   ])(
-    'the header Weir-Min-Generation is ignored unless the request is a read that needs a token: %s %s',
+    'the header Weir-Min-Generation is ignored in the request %s %s, which is no read that needs a token',
     async (method, path, body) => {
       const { ask } = await rig();
       for (const generation of ['8', 'x']) {

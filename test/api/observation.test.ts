@@ -42,7 +42,7 @@ describe('readiness route', () => {
     ['/ready?verbose=true', {}],
     ['/ready', { accept: 'text/plain' }],
   ])(
-    'the readiness route for %s with the headers %j returns plain text with one line for each readiness check',
+    'the readiness route for the URL path %s with the request headers %j returns plain text with one line for each readiness check',
     async (url, headers) => {
       const answer = await (await failing()).ask('GET', url, { headers });
       expect([answer.statusCode, answer.body, answer.headers['content-type']]).toEqual([
@@ -58,7 +58,7 @@ describe('readiness route', () => {
     'exclude=cluster&exclude=dns_allowlist',
     'exclude=dns_allowlist&exclude=cluster,cluster',
   ])(
-    'the readiness route with ?%s computes `ready` and the status without the excluded checks, and marks them in the response',
+    'the readiness route with the query ?%s computes `ready` and the status without the excluded checks, and marks them in the response',
     async (query) => {
       const node = fakeManagement();
       const cluster = { name: 'cluster', ok: false, state: 'lost', detail: '', since: SINCE };
@@ -247,7 +247,7 @@ describe('explain route', () => {
     return { status: answer.statusCode, body: answer.json(), questions };
   };
 
-  test('the explain route and policy reads return the generation in the kernel if the kernel does not enforce the active policy', async () => {
+  test('the explain route and policy reads return the generation number of the policy in the kernel if the kernel does not enforce the active policy', async () => {
     const { ask, node } = await rig();
     const body = { src: '10.0.0.7', query: 'a.example' };
     const told = async () => {
@@ -427,7 +427,7 @@ describe('metrics route', () => {
     ]);
   });
 
-  test('the metrics route returns how many proofs of new policies passed and failed, and how many test packets the passed proofs had', async () => {
+  test('the metrics route returns how many proofs (kernel test runs of new policies) passed and failed, and how many test packets the passed proofs had', async () => {
     const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });

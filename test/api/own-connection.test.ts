@@ -12,6 +12,9 @@ test.each([
   ['10.127.0.1', '10.0.0.1', false],
   ['::ffff:10.0.0.2', '::ffff:10.0.0.1', false],
   [undefined, undefined, false],
-])('a connection from %s to %s comes from the node itself: %s', (remoteAddress, localAddress, isOwn) => {
-  expect(isOwnConnection({ remoteAddress, localAddress })).toBe(isOwn);
-});
+])(
+  '`isOwnConnection` tells for a connection from the address %s to the address %s whether it comes from the node itself: %s',
+  (remoteAddress, localAddress, isOwn) => {
+    expect(isOwnConnection({ remoteAddress, localAddress })).toBe(isOwn);
+  },
+);

@@ -29,7 +29,7 @@ describe('the query of a policy write', () => {
     ['rollout_share=10&confirm_within=5m', '?confirm_within', /Cannot be combined/],
     ['rollout_share=10&wait=all', '?wait', /Cannot be combined/],
   ])(
-    'the query %s of a policy write, about confirmation or a staged roll-out, is refused',
+    'a policy write is refused if the parameters %s of its query, for a confirmation or a staged roll-out, are invalid',
     async (query, pointer, message) => {
       const { ask, node } = await rig();
       const reply = await ask('PUT', PUT + query, { body: BODY });
@@ -52,11 +52,14 @@ describe('the pending change', () => {
   test.each([
     ['confirm', 'complete'],
     ['revert', 'revert'],
-  ])('a pending policy change ends with a POST to the path …/%s', async (path, outcome) => {
-    const { ask, node } = await rig();
-    expect((await ask('POST', `${PENDING}/${path}`)).statusCode).toBe(200);
-    expect(node.changes).toMatchObject([{ call: 'pendingChange.end', with: { outcome, dryRun: false } }]);
-  });
+  ])(
+    'a POST with the last path segment "%s" ends the pending policy change, which waits for a confirmation',
+    async (path, outcome) => {
+      const { ask, node } = await rig();
+      expect((await ask('POST', `${PENDING}/${path}`)).statusCode).toBe(200);
+      expect(node.changes).toMatchObject([{ call: 'pendingChange.end', with: { outcome, dryRun: false } }]);
+    },
+  );
 
   test('a request to end the pending policy change gets 404 if no change is pending', async () => {
     const end = async () => ({ kind: 'refused', code: 'not_found', detail: 'no policy change is pending' }) as const;

@@ -15,7 +15,7 @@ const answering = (outcome: PolicyOutcome) => {
 };
 
 describe('policy read', () => {
-  test('a read of the active policy, written as an envelope, returns the mode of the envelope in every source group and all other bytes unchanged', async () => {
+  test('a read of the active policy returns the mode of its envelope (stored document with name and mode) in every source group, and all other bytes unchanged', async () => {
     const { ask } = await rig();
     const answer = await ask('GET', '/api/v1/policy');
     expect(answer.body).toBe(
@@ -37,7 +37,7 @@ describe('policy read', () => {
   });
 
   test.each([`/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/Office'])(
-    'a policy read of %s returns the policy record and the stored body',
+    'a read of a policy by the path %s returns the policy record and the stored body',
     async (path) => {
       const { ask } = await rig();
       const answer = await ask('GET', path);
@@ -52,7 +52,7 @@ describe('policy read', () => {
   });
 
   test.each(['/api/v1/policies/nobody', '/api/v1/policies/by-name/nobody'])(
-    'a policy read of %s returns 404 if the policy does not exist',
+    'a read of a policy by the path %s returns 404 if the policy does not exist',
     async (path) => {
       const node = fakeManagement();
       node.reads.stored = null;
@@ -68,7 +68,7 @@ describe('policy read', () => {
   );
 
   test.each(['/api/v1/policy', `/api/v1/policies/${RECORD.id}`, '/api/v1/policies/by-name/office'])(
-    'a policy read of %s returns 304 if If-None-Match contains the current ETag',
+    'a read of a policy by the path %s returns 304 if If-None-Match contains the current ETag',
     async (path) => {
       const { ask } = await rig();
       const known = await ask('GET', path, { headers: { 'if-none-match': `"old", W/${ETAG}` } });
@@ -94,16 +94,19 @@ describe('singletonView', () => {
       '{"default_policy":"source_groups","source_groups":[{"id":"a"}]}',
       '{"default_policy":"source_groups","source_groups":[{"mode":"audit","id":"a"}]}',
     ],
-  ])('`singletonView` adds the mode of the envelope to each source group of %s', (body, expected) => {
-    expect(view(body)).toBe(expected);
-  });
+  ])(
+    '`singletonView` (stored policy as JSON without name and mode) writes the mode of the policy into each source group of the document %s',
+    (body, expected) => {
+      expect(view(body)).toBe(expected);
+    },
+  );
 
-  test('`singletonView` does not change a policy that was written in singleton form (without name and mode)', () => {
+  test('`singletonView` returns a policy that was written without name and mode (singleton form) unchanged', () => {
     const body = Buffer.from('{"source_groups":[{"id":"a","mode":"enforce"}]}');
     expect(singletonView({ record: { ...RECORD, form: 'singleton' }, body })).toBe(body);
   });
 
-  test('`singletonView` returns a text that `readPolicy` reads as the policy of the envelope', () => {
+  test('`singletonView` returns for an envelope (policy document with name and mode) a text without both that `readPolicy` reads as the same policy', () => {
     const policy = '{"source_groups":[{"id":"g","sources":{"ips":["10.0.0.1"]}}]}';
     const parts = { integrations: undefined, dns: true, servicePlane: true, recordMode: 'audit' } as const;
     const context = { ...parts, parseCertificate: () => undefined, fallback: 'deny' } as const;
@@ -123,7 +126,7 @@ describe('policy write', () => {
     ['PUT', `/api/v1/policies/${RECORD.id}`, { by: 'id', id: RECORD.id }, 'singleton', '&form=singleton'],
     ['PUT', '/api/v1/policies/by-name/home', { by: 'name', name: 'home' }, 'singleton', '&form=singleton'],
   ] as const)(
-    'a policy write with %s %s passes the received body to the node unchanged, with target, form and preconditions',
+    'the policy write %s %s passes the received body to the node unchanged, with the target policy, the form and the preconditions',
     async (method, path, target, form, more: string = '') => {
       const { ask, node } = await rig();
       const body = '{ "mode": "enforce",  "policy": {"x": 1.0} }';
@@ -152,7 +155,7 @@ describe('policy write', () => {
     ['', false],
     ['?dry_run=true', true],
   ])(
-    'a policy write with POST /activate%s asks the node to activate the policy record, and sends no body',
+    'a POST to the path `/activate` of a policy, with the query "%s", asks the node to activate the policy, and passes no body',
     async (query, dryRun) => {
       const { ask, node } = await rig();
       const answer = await ask('POST', `/api/v1/policies/${RECORD.id}/activate${query}`, {
@@ -286,7 +289,7 @@ describe('policy write', () => {
     ['POST', `/api/v1/policies/${RECORD.id}/activate`, undefined, 'written'],
     ['DELETE', `/api/v1/policies/${RECORD.id}`, undefined, 'deleted'],
   ] as const)(
-    'a policy write of %s %s in a cluster returns the headers Weir-Revision and Weir-Nodes',
+    'the policy write %s %s in a cluster returns the headers Weir-Revision and Weir-Nodes',
     async (method, path, body, kind) => {
       const asked = async (cluster: CommitInCluster | undefined) => {
         const outcome = { generation: 9, warnings: [], ...(cluster === undefined ? {} : { cluster }) };
@@ -330,7 +333,7 @@ describe('policy write', () => {
     ['store_unavailable', 503],
     ['draining', 503],
   ] as const)(
-    'a policy write that the node refuses with %s returns %i and a problem document',
+    'a policy write that the node refuses with the error code %s gets the status %i and a problem document',
     async (code, status) => {
       const problems = [
         { pointer: '/default_policy', code: 'invalid_action' as const, message: 'Must be allow or deny.' },

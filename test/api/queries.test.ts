@@ -63,7 +63,7 @@ describe('query parameters', () => {
   });
 
   test.each(routes)(
-    'query parameters of $route are refused with 400 if they are empty or malformed, and the request changes nothing',
+    'query parameters of the API route $route are refused with 400 if they are empty or malformed, and the request changes nothing',
     async ({ method, url, body, all }) => {
       const { ask, node } = await rig({ limits: { requestsPerWindow: 100_000 } });
       for (const { name, schema } of all) {
@@ -104,7 +104,7 @@ describe('query parameters', () => {
     ],
     ['GET', '/api/v1/wiretap/stream?replay=', '?replay: Must be a duration such as 10s or 500ms.'],
   ])(
-    'the request %s %s is refused with a sentence about the value of the query parameter',
+    'the API request %s %s is refused with a sentence about the invalid value of its query parameter',
     async (method, url, detail) => {
       const { ask, node } = await rig();
       const answer = await ask(method, url);

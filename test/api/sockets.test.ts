@@ -233,7 +233,7 @@ describe('connection that reaches the limit of requests', () => {
     ['a request with an invalid path', head('/%zz'), 400],
     ['a request with a refused Host header', 'HEAD /health HTTP/1.1\r\nHost: evil\r\n\r\n', 403],
   ])(
-    'a connection that reaches the limit of requests is closed after %s, whose response has the header `Connection: close`',
+    'a connection that reaches the limit of requests is closed after its last request (%s), whose response has the header `Connection: close`',
     async (_, last, status) => {
       const heads = await inTurn([head('/health'), head('/health'), last, get('/health')], {
         requestsPerSocket: 3,
@@ -254,7 +254,7 @@ describe('connection that reaches the limit of requests', () => {
 describe('HTTP request', () => {
   const methods = METHODS.filter((method) => method !== 'CONNECT');
   test.each(['/health', '/api/v1/policy', '/api/v1/policies/x1', '/nope', '/', '*'])(
-    'an HTTP request of every method that Node parses gets a response with a status below 500 from %s',
+    'an HTTP request of every method that Node parses gets a response with a status below 500 for the path %s',
     async (path) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -275,7 +275,7 @@ describe('HTTP request', () => {
   );
 
   test.each(['CONNECT localhost:443', 'CONNECT /health'])(
-    'an HTTP request with %s is refused with 400 or 405',
+    'an HTTP request with the method and target "%s" is refused with 400 or 405',
     async (line) => {
       const { status, type } = await converse(`${line} HTTP/1.1\r\n${AUTHORIZED}\r\n`);
       expect([400, 405]).toContain(status);
@@ -327,7 +327,7 @@ describe('request that offers an upgrade', () => {
     ['DELETE', '/health', 'h2c', 405, ''],
     ...STREAMS.map((path) => ['GET', path, 'h2c', 426, ''] as const),
   ] as const)(
-    'a request %s %s that offers an upgrade to %s is answered as if it did not offer the upgrade',
+    'the request %s %s with an offer to upgrade to the protocol "%s" is answered as if it had no offer',
     async (method, path, protocol, status, body) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -344,7 +344,7 @@ describe('request that offers an upgrade', () => {
   );
 
   test.each(STREAMS.flatMap((path) => ['websocket', 'h2c'].map((protocol) => [path, protocol] as const)))(
-    'a request for %s that offers an upgrade to %s gets 401 without a token, even if the rest of the handshake is invalid',
+    'a request for the stream %s with an offer to upgrade to the protocol %s gets 401 without a token, even if the handshake is invalid',
     async (path, protocol) => {
       const { api } = await rig();
       const port = await listening(api);
@@ -362,7 +362,7 @@ describe('request that offers an upgrade', () => {
     ['without a key', 'Sec-WebSocket-Version: 13\r\n', 400, 'malformed_request'],
     ['with a short key', 'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAA\r\n', 400, 'malformed_request'],
   ])(
-    'a request that offers an upgrade to a WebSocket %s gets a problem document',
+    'a request that offers an upgrade to WebSocket with an invalid handshake (%s) gets a problem document',
     async (_, headers, expected, code) => {
       const upgrade = `Connection: Upgrade\r\nUpgrade: websocket\r\n${headers}`;
       const { status, type, head } = await converse(`GET ${STREAMS[0]} HTTP/1.1\r\n${AUTHORIZED}${upgrade}\r\n`);
@@ -388,7 +388,7 @@ describe('an API that closes', () => {
       (port: number) => connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false }),
     ],
   ])(
-    'the shutdown of the API does not wait for a connection of %s on which no request was sent',
+    'the shutdown of the API does not wait for a connection on which no request was sent (protocol: %s)',
     async (_, options, open) => {
       const { api } = await rig(options);
       const socket = open(await listening(api));

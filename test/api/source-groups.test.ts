@@ -46,7 +46,7 @@ test.each([
   ['PUT', '{"sources":{}}', 'put'],
   ['DELETE', undefined, 'delete'],
 ] as const)(
-  '%s on the path of a source group asks the node to write only this source group',
+  'the request %s for the path of a source group asks the node to write only this source group',
   async (method, body, operation) => {
     const { ask, node } = await rig();
     await ask(method, `/api/v1/policies/${RECORD.id}/source-groups/a%2Fb%20%C3%A4?dry_run=true&activate=false`, {
@@ -108,7 +108,7 @@ test.each([
   ['PUT', GROUP, JSON.parse(GROUP)],
   ['DELETE', undefined, null],
 ] as const)(
-  'a dry run of %s on a source group returns the result that the real write would store',
+  'a dry run of the request %s for a source group returns the result that the real write would store',
   async (method, body, shown) => {
     const stored = { ...STORED, body: Buffer.from(body ?? '') };
     const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });

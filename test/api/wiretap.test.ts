@@ -132,7 +132,7 @@ const PAUSED: readonly (readonly [kind: string, open: (port: number) => Promise<
 ];
 
 test.each(PAUSED)(
-  'a wiretap client over %s receives the number of lost messages within 1 s, even if no message follows',
+  'a wiretap client that reads over %s receives the number of lost messages within 1 s, even if no message follows',
   async (_, open) => {
     const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
     onTestFinished(() => readers.stop());
@@ -172,11 +172,14 @@ test.each([
   ['an invalid address', 400, {}, '?src=10.0.0.256'],
   ['a replay longer than the time for which the node keeps messages', 400, {}, '?replay=31s'],
   ['a token in the query', 400, {}, '?token=x'],
-])('a wiretap upgrade with %s is refused with %i', async (_, status, headers, query) => {
-  const { connect, opened: taps } = await tapped();
-  expect(await refused(connect(query, headers))).toBe(status);
-  expect(taps).toEqual([]);
-});
+])(
+  'a request to open the wiretap stream over WebSocket with %s is refused with the status %i',
+  async (_, status, headers, query) => {
+    const { connect, opened: taps } = await tapped();
+    expect(await refused(connect(query, headers))).toBe(status);
+    expect(taps).toEqual([]);
+  },
+);
 
 test('a wiretap client that offers only an unknown WebSocket subprotocol gets no connection', async () => {
   const { connect } = await tapped();
@@ -205,7 +208,7 @@ test.each([
   ['refused', false],
   ['failed', false],
 ] as const)(
-  'a wiretap stream whose token is %s when it is verified again may continue: %s',
+  'after another verification of its token with the outcome "%s", a wiretap stream may continue: %s',
   async (outcome, goesOn) => {
     const verify = async (): Promise<TokenVerdict> => {
       if (outcome === 'failed') throw new Error('the store is closed');

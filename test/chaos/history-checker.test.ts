@@ -72,9 +72,12 @@ describe('checkHistory, linearizable histories', () => {
       'a read whose outcome is unknown, with any value',
       [{ ...read('a', 'v9', [0, FOREVER]), outcome: 'unknown' }, read('b', INITIAL, [2, 3])],
     ],
-  ])('the linearizability check `checkHistory` accepts %s', (_, history) => {
-    expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
-  });
+  ])(
+    'the linearizability check `checkHistory` accepts a linearizable history of reads and writes: %s',
+    (_, history) => {
+      expect(checkHistory(history, INITIAL)).toEqual({ linearizable: true });
+    },
+  );
 });
 
 describe('checkHistory, other histories', () => {
@@ -140,9 +143,12 @@ describe('checkHistory, other histories', () => {
       0,
       [write('a', 'v1', [0, 5], { expected: 'v2' }), write('b', 'v2', [0, 6], { expected: 'v1' })],
     ],
-  ])('the linearizability check `checkHistory` rejects %s', (_, blamed, history) => {
-    expect(checkHistory(history, INITIAL)).toMatchObject({ linearizable: false, operation: history[blamed] });
-  });
+  ])(
+    'the linearizability check `checkHistory` rejects a history of reads and writes that is not linearizable: %s',
+    (_, blamed, history) => {
+      expect(checkHistory(history, INITIAL)).toMatchObject({ linearizable: false, operation: history[blamed] });
+    },
+  );
 
   test('the linearizability check `checkHistory` names the longest prefix that can be linearised when it rejects a stale read', () => {
     const history = [

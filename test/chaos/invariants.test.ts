@@ -31,7 +31,7 @@ describe('refusedApplied', () => {
 });
 
 describe('wentBack', () => {
-  test('`wentBack` returns nothing for counters that increase or stay equal', () => {
+  test('`wentBack` returns no decrease if the generation and the sequence number of a node increase or stay equal', () => {
     const observations = [
       { at: 0, generation: 1, sequence: 7 },
       { at: 10, generation: 1, sequence: 8 },
@@ -40,7 +40,7 @@ describe('wentBack', () => {
     expect(wentBack(new Map([['n1', observations]]))).toEqual([]);
   });
 
-  test('`wentBack` compares no observation of one node with an observation of another node', () => {
+  test('`wentBack` returns no decrease if only another node has a lower generation or sequence number', () => {
     const observationOf = (generation: number) => [{ at: 0, generation, sequence: 1 }];
     expect(
       wentBack(
@@ -53,7 +53,7 @@ describe('wentBack', () => {
     ).toEqual([]);
   });
 
-  test('`wentBack` returns each decrease of a generation or sequence with its node and time', () => {
+  test('`wentBack` returns each decrease of a generation or sequence number with its node and time', () => {
     const observations = new Map([
       ['n1', [{ at: 0, generation: 1, sequence: 1 }]],
       [
@@ -75,7 +75,7 @@ describe('wentBack', () => {
 });
 
 describe('unequal', () => {
-  test('`unequal` returns nothing if the states of all nodes are equal, whatever the order of their fields', () => {
+  test('`unequal` returns no difference if the states of all nodes are equal, whatever the order of their fields', () => {
     const nodes = new Map([
       ['n1', { generation: 3, settings: { mode: 'on', levels: [1, 2] } }],
       ['n2', { settings: { levels: [1, 2], mode: 'on' }, generation: 3 }],
@@ -84,7 +84,7 @@ describe('unequal', () => {
     expect(unequal(new Map())).toEqual([]);
   });
 
-  test('`unequal` returns each field that differs between nodes, with the values of all nodes', () => {
+  test('`unequal` returns each field of the state that differs between nodes, with the values of all nodes', () => {
     const nodes = new Map([
       ['n1', { sequence: 8, generation: 3, tokens: ['a'] }],
       ['n2', { sequence: 8, generation: 3, tokens: ['a', 'b'] }],
@@ -110,7 +110,7 @@ describe('unequal', () => {
     ]);
   });
 
-  test('`unequal` returns a field that one node lacks', () => {
+  test('`unequal` returns a field that the state of one node lacks', () => {
     const nodes = new Map<string, Record<string, unknown>>([
       ['n1', { digest: undefined }],
       ['n2', {}],

@@ -11,7 +11,7 @@ const commits = [
 const tick = (from: number, allowed: number) => ({ node: 'n1', from, to: from + 1, allowed });
 
 describe('checkProbes', () => {
-  test('`checkProbes` accepts probe packets with the verdicts of no policy, then of the old policy, then of the new policy', () => {
+  test('`checkProbes` reports no violation if probe packets get the verdicts of no policy, then of the old policy, then of the new policy', () => {
     const ticks = [
       tick(500, 0),
       tick(1_100, 0),
@@ -30,12 +30,12 @@ describe('checkProbes', () => {
     });
   });
 
-  test('`checkProbes` accepts a change of the policy between two probe packets of one round', () => {
+  test('`checkProbes` reports no violation if the policy changes between two probe packets of one round', () => {
     // Port 1 has the verdict of the old policy, and port 2 that of the new policy.
     expect(checkProbes([tick(1_500, OLD), tick(2_100, 0b111), tick(2_120, NEW)], commits, []).thirds).toEqual([]);
   });
 
-  test('`checkProbes` accepts a node that never enforced one of the policies', () => {
+  test('`checkProbes` reports no violation if a node never enforced one of the policies', () => {
     expect(checkProbes([tick(500, 0), tick(2_500, NEW)], commits, []).thirds).toEqual([]);
   });
 
@@ -46,9 +46,12 @@ describe('checkProbes', () => {
     ['a change back within one round', [tick(2_100, NEW), tick(2_120, NEW | OLD)]],
     ['no policy after the first one', [tick(1_500, OLD), tick(1_520, 0)]],
     ['an allowed probe before the first policy', [tick(500, 0b1)]],
-  ])('`checkProbes` rejects %s', (_, ticks) => {
-    expect(checkProbes(ticks, commits, []).thirds).not.toEqual([]);
-  });
+  ])(
+    '`checkProbes` reports probe packets with verdicts that the order of the policies does not permit: %s',
+    (_, ticks) => {
+      expect(checkProbes(ticks, commits, []).thirds).not.toEqual([]);
+    },
+  );
 
   test('`checkProbes` returns the time and port of a verdict that no possible policy gives, and the policies that were possible then', () => {
     expect(checkProbes([tick(1_500, OLD), tick(1_520, OLD | 0b100)], commits, []).thirds).toEqual([
@@ -56,7 +59,7 @@ describe('checkProbes', () => {
     ]);
   });
 
-  test('`checkProbes` rejects a verdict of the old policy on a node that has acknowledged the new policy', () => {
+  test('`checkProbes` reports a verdict of the old policy on a node that has acknowledged the new policy', () => {
     const ticks = [tick(2_100, OLD), tick(2_600, OLD)];
     expect(checkProbes(ticks, commits, []).thirds).toEqual([]);
     expect(checkProbes(ticks, commits, [{ at: 2_500, position: 2 }]).thirds).toMatchObject([
@@ -67,7 +70,7 @@ describe('checkProbes', () => {
 });
 
 describe('positionAt', () => {
-  test('`positionAt` returns the last position that was recorded at or before a time', () => {
+  test('`positionAt` returns from a list of times and policy positions the last position at or before a given time', () => {
     const positions = [
       { at: 10, position: 0 },
       { at: 20, position: 3 },

@@ -39,7 +39,7 @@ COMP_LINE=${quoted(line)}; COMP_WORDS=("$@"); COMP_CWORD=$(( $# - 1 )); _weir; p
 
 describe('bash completion', () => {
   it.each(completed(tree).map(({ path, commands: below, options }) => [path, below, options] as const))(
-    'bash completion offers the subcommands and flags of %s',
+    'bash completion offers the subcommands and flags of the command `%s`',
     async (path, below, options) => {
       const offered = await offers([...path.split(' '), '']);
       expect(offered).toEqual(expect.arrayContaining(below.map(({ name }) => name)));
@@ -79,7 +79,7 @@ describe('bash completion', () => {
       ['diff', 'delete'],
     ],
     [['weir', 'policy', 'explain', '--path', ''], []],
-  ])('bash completion completes the last of the words %j to %j', async (words, offered) => {
+  ])('bash completion offers for the last of the typed words %j the completions %j', async (words, offered) => {
     expect(await offers(words)).toEqual(offered);
   });
 
@@ -95,7 +95,7 @@ describe('bash completion', () => {
     ],
     ['weir status --server=http://a:80 --output t', 'weir|status|--server|=|http|:|//a|:|80|--output|t', ['table']],
   ] as const)(
-    'bash completion completes the line %s although readline splits this line at = and :',
+    'bash completion completes the command line `%s` although readline splits the line at = and :',
     async (line, words, offered) => {
       expect(await offers(typeof words === 'string' ? words.split('|') : words, '/', line)).toEqual(offered);
     },
@@ -166,7 +166,7 @@ describe('completion of values from the node', () => {
       ['a.example'],
     ],
   ])(
-    '`weir complete` prints the values of kind %s that begin with the typed text',
+    '`weir complete` prints the values of the kind %s, names or ids from the node, that begin with the typed text',
     async (kind, answer, words, path, offered) => {
       const { url, asked } = await serverThatAnswers(ok(answer));
       const line = [...words.slice(0, -1), '--server', url, words.at(-1) ?? ''];
@@ -246,15 +246,18 @@ describe('completion of values from the node', () => {
 });
 
 describe('completion in other shells', () => {
-  it.each(['zsh', 'fish'])('the completion script of %s contains every command and every flag', async (shell) => {
-    const text = await script(shell);
-    for (const { kind } of flagsOfNode(commands))
-      expect(text).toMatch(new RegExp(`kind=${kind}|__weir_values ${kind}`));
-    for (const { path, options } of commands) {
-      expect(text).toContain(path);
-      for (const { names } of options) expect(text).toContain(names.at(-1)?.replace(/^--/, '') ?? '');
-    }
-  });
+  it.each(['zsh', 'fish'])(
+    'the completion script for the shell %s contains every command and every flag',
+    async (shell) => {
+      const text = await script(shell);
+      for (const { kind } of flagsOfNode(commands))
+        expect(text).toMatch(new RegExp(`kind=${kind}|__weir_values ${kind}`));
+      for (const { path, options } of commands) {
+        expect(text).toContain(path);
+        for (const { names } of options) expect(text).toContain(names.at(-1)?.replace(/^--/, '') ?? '');
+      }
+    },
+  );
 
   skipUnless(isInstalled('fish'), 'fish is not installed: npm run setup -- --test').test(
     'fish completion offers subcommands, flag values, and values from the node',

@@ -65,7 +65,7 @@ describe('errors of the command line', () => {
     ['a refused connection', ['token', 'list', '--server', 'REFUSED'], 1],
     ['a problem document', ['token', 'list'], 1],
   ])(
-    'an error of the command line begins with `weir: `, and its other lines have only problems and advice: %s',
+    'an error of the command line (%s) begins with `weir: `, and its other lines contain only problems and advice',
     async (_, words, exit) => {
       const answer = { status: 409, body: { type: 'urn:weir:error:name_taken', error: 'No.', ...problems } };
       const { url } = await serverThatAnswers(answer);
@@ -145,7 +145,7 @@ describe('system errors of the command line', () => {
       'open /no/\\u001b[2J: no such file or directory (ENOENT)',
     ],
   ])(
-    'the output for a system error names the operation, the file or address, and the remedy: %s',
+    'the output for a system error (%s) names the operation, the file or address, and the remedy',
     (_, fail, message, remedy) => {
       expect(printed(fail())).toEqual({
         code: 1,

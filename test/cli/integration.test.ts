@@ -140,12 +140,15 @@ describe('weir integration add', () => {
       /has no context three\n {2}→ give --context with one of: one, two/,
     ],
     ['a missing file', { tokenFile: 'nowhere' }, [], /nowhere cannot be read: no such file/],
-  ])('`weir integration add` refuses a kubeconfig with %s, and prints a remedy', async (_, user, flags, error) => {
-    const { url } = await serverThatAnswers(ABSENT);
-    const { code, out, err } = await add(kubeconfig(user), url, ...flags);
-    expect([code, out]).toEqual([1, '']);
-    expect(err).toMatch(error);
-  });
+  ])(
+    '`weir integration add` refuses a kubeconfig or flags without usable credentials (%s), and prints a remedy',
+    async (_, user, flags, error) => {
+      const { url } = await serverThatAnswers(ABSENT);
+      const { code, out, err } = await add(kubeconfig(user), url, ...flags);
+      expect([code, out]).toEqual([1, '']);
+      expect(err).toMatch(error);
+    },
+  );
 
   test.each([
     [
@@ -158,7 +161,7 @@ describe('weir integration add', () => {
     ['no TLS', { ...CA_DATA, server: 'http://kube.example.com' }, /not an https:\/\/ URL/],
     ['no CA', {}, /no certificate-authority; the node trusts only the CA of an integration\n {2}→ add the CA/],
   ])(
-    '`weir integration add` refuses a cluster with %s, which the node could not verify or reach',
+    '`weir integration add` refuses a kubeconfig with a cluster that the node could not verify or reach, because of %s',
     async (_, cluster, error) => {
       const { url, asked } = await serverThatAnswers(ABSENT);
       expect((await add(kubeconfig({ token: 'x' }, cluster), url)).err).toMatch(error);

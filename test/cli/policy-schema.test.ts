@@ -15,7 +15,7 @@ describe('weir policy schema', () => {
   });
 
   it.each(readdirSync(folder, { encoding: 'utf8', recursive: true }).filter((file) => file.endsWith('.yaml')))(
-    '`weir policy schema` prints, without a request to a node, a JSON Schema that accepts the example %s',
+    '`weir policy schema` prints, without a request to a node, a JSON Schema that accepts the example file %s',
     (file) => {
       expect(validate(parse(readFileSync(new URL(file, folder), 'utf8')))).toBe(true);
     },
@@ -28,7 +28,7 @@ describe('weir policy schema', () => {
     ['an action that does not exist', { default_policy: 'reject' }],
     ['a group without a mode in the singleton form', { source_groups: [{ id: 'a', sources: {} }] }],
     ['a group with a mode in the envelope form', { mode: 'audit', policy: { source_groups: [groupWith([])] } }],
-  ])('`weir policy schema` prints a JSON Schema that refuses %s', (_, document) => {
+  ])('`weir policy schema` prints a JSON Schema that refuses an invalid policy: %s', (_, document) => {
     expect(validate(document)).toBe(false);
   });
 

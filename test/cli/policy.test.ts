@@ -404,7 +404,7 @@ describe('weir policy apply while another policy is active', () => {
     ['an envelope in audit mode with another name', { ...homeFile, mode: 'audit' }, [office, home], 'office'],
     ['an envelope over an active singleton policy', homeFile, [plain], 'default'],
   ])(
-    '`weir policy apply` does not write %s without --replace while another policy is active',
+    '`weir policy apply` without --replace does not write a policy that would replace another active policy: %s',
     async (_, file, items, active) => {
       const { url, asked } = await serverThatAnswers(ok({ items }));
       const { code, out, err } = await run([...words(file), '--server', url], TOKEN);
@@ -424,7 +424,7 @@ describe('weir policy apply while another policy is active', () => {
     ['the mode disabled', { ...homeFile, mode: 'disabled' }, []],
     ['--mode disabled', homeFile, ['--mode', 'disabled']],
   ])(
-    '`weir policy apply` does not ask before it replaces another active policy if the user gives %s',
+    '`weir policy apply` does not ask before a write with %s, although another policy is active',
     async (_, file, flags) => {
       const { url, asked } = await serverThatAnswers(ok(written, headers));
       expect((await run([...words(file, ...flags), '--server', url], TOKEN)).code).toBe(0);
@@ -443,13 +443,16 @@ describe('weir policy apply while another policy is active', () => {
       [{ ...plain, form: 'envelope' }],
       '"p-4.3"',
     ],
-  ])('`weir policy apply` does not ask before the write if %s', async (_, file, items, ifMatch) => {
-    const answer = { ...written, ...plain, warnings: [] };
-    const after = { ...plain, id: 'p-3' };
-    const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
-    expect((await run([...words(file), '--server', url], TOKEN)).err).toBe('');
-    expect(asked[1]).toMatchObject({ method: 'PUT', ifMatch });
-  });
+  ])(
+    '`weir policy apply` does not ask before a write that replaces no other active policy: %s',
+    async (_, file, items, ifMatch) => {
+      const answer = { ...written, ...plain, warnings: [] };
+      const after = { ...plain, id: 'p-3' };
+      const { url, asked } = await serverThatAnswers(ok({ items }), ok(answer, headers), ok({ items: [after] }));
+      expect((await run([...words(file), '--server', url], TOKEN)).err).toBe('');
+      expect(asked[1]).toMatchObject({ method: 'PUT', ifMatch });
+    },
+  );
 
   it.each([
     ['y', 0, ['GET', 'PUT']],
@@ -546,7 +549,7 @@ describe('weir policy activate', () => {
     [[], 2, /^weir: which policy\?/],
     [['home', '--id', 'p-3'], 2, /give either a name or --id, not both/],
   ])(
-    '`weir policy activate` with the arguments %j exits with an error text of one sentence',
+    '`weir policy activate` with the incomplete or wrong arguments %j exits with an error text of one sentence',
     async (which, code, sentence) => {
       const { url, asked } = await serverThatAnswers(list);
       const told = await run(['policy', 'activate', ...which, '--server', url], TOKEN);
@@ -674,7 +677,7 @@ describe('weir policy diff and explain of an invalid file', () => {
       ['1:61: /default_policy'],
     ],
   ])(
-    '`weir policy diff` and `weir policy explain` list each problem of a file with line and JSON pointer, and ask no node: %s',
+    '`weir policy diff` and `weir policy explain` list each problem of an invalid policy file (%s) with line and JSON pointer, and send no request',
     async (_, content, expected) => {
       const { url, asked } = await serverThatAnswers(ok({}));
       const file = fileWith(content);
@@ -710,7 +713,7 @@ describe('weir policy diff and explain of an envelope without a mode', () => {
       { ...record, form: 'singleton', policy: { ...config, source_groups: [{ mode: 'enforce', ...group }] } },
     ],
   ])(
-    '`weir policy diff` compares an envelope without a mode with %s as if the envelope had the mode %s',
+    '`weir policy diff` compares an envelope (policy document with a name) without a mode with an active policy in the form of %s as if it had the mode %s',
     async (_, __, stored) => {
       const { url } = await serverThatAnswers(ok({ items: [stored] }), ok(stored));
       const { code, err } = await run(['policy', 'diff', '-f', file(), '--server', url], TOKEN);
@@ -718,7 +721,7 @@ describe('weir policy diff and explain of an envelope without a mode', () => {
     },
   );
 
-  it('`weir policy explain` sends the groups of an envelope without a mode with the mode enforce', async () => {
+  it('`weir policy explain` sends the source groups of an envelope (policy document with a name) without a mode with the mode enforce', async () => {
     const { url, asked } = await serverThatAnswers({ status: 500, body: {} });
     await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '-f', file(), '--server', url], TOKEN);
     expect(asked.map(({ body }) => (JSON.parse(body) as { readonly policy: unknown }).policy)).toEqual([
@@ -796,7 +799,7 @@ The rule matches.
     [['icmp'], 8],
     [['1', '--icmp-type', '0'], 0],
   ])(
-    '`weir policy explain` asks about an echo request unless --proto %s has an ICMP type',
+    '`weir policy explain` with the ICMP arguments --proto %s asks about an echo request unless they contain an ICMP type',
     async ([proto = '', ...more], type) => {
       const { url, asked } = await serverThatAnswers(ok(explained));
       const words = ['policy', 'explain', '--src', '10.0.0.7', '--dst', '192.0.2.1', '--proto', proto, ...more];

@@ -40,12 +40,12 @@ describe('published JSON Schema', () => {
   it.each([
     ['config.schema.json', configJsonSchema()],
     ['policy.schema.json', policyJsonSchema('any')],
-  ])('the published schemas/%s equals the schema that the command prints', (name, schema) => {
+  ])('the published file schemas/%s equals the JSON Schema that the command prints', (name, schema) => {
     expect(published(name), 'run: npm run docs').toEqual(JSON.parse(JSON.stringify(schema)));
   });
 
   it.each(['config.schema.json', 'policy.schema.json'])(
-    'the published schemas/%s has a description for every field',
+    'the published file schemas/%s has a description for every field',
     (name) => {
       const schema = published(name);
       expect(undescribed(schema, '', schema)).toEqual([]);
@@ -57,7 +57,7 @@ describe('published JSON Schema', () => {
   );
 
   it.each(['config.schema.json', 'policy.schema.json'])(
-    'the published schemas/%s names its JSON Schema version and has an id that no other schema has',
+    'the published file schemas/%s names its JSON Schema version and has an id that no other schema has',
     (name) => {
       expect(published(name)).toMatchObject({
         $schema: 'https://json-schema.org/draft/2020-12/schema',
@@ -95,7 +95,7 @@ describe('weir config schema', () => {
     ['a duration without a unit', { version: 1, wiretap: { replay: '30' } }],
     ['a word that is not in the list', { version: 1, log: { level: 'loud' } }],
     ['a dataplane without interfaces', { version: 1, dataplane: {} }],
-  ])('`weir config schema` prints a JSON Schema that refuses %s', (_, document) => {
+  ])('`weir config schema` prints a JSON Schema that refuses an invalid configuration: %s', (_, document) => {
     expect(validate(document)).toBe(false);
   });
 

@@ -93,11 +93,14 @@ FILE is complete: 2 files, ${bytes.length} B
       {},
       /^weir: FILE is incomplete: the archive ends before its manifest$/,
     ],
-  ])('`weir sysdump` exits with 1 if the downloaded archive %s', async (_, change, options, said) => {
-    const { code, err } = await fetched(change(await archive()), options);
-    expect(code).toBe(1);
-    expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
-  });
+  ])(
+    '`weir sysdump` exits with 1 if the downloaded archive is incomplete or damaged: it %s',
+    async (_, change, options, said) => {
+      const { code, err } = await fetched(change(await archive()), options);
+      expect(code).toBe(1);
+      expect(err.trimEnd().split('\n').at(-1)).toMatch(said);
+    },
+  );
 
   it('`weir sysdump` does not overwrite an existing file', async () => {
     const file = join(temporaryFolder(), 'mine');

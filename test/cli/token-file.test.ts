@@ -10,7 +10,7 @@ describe('the admin.token of a node', () => {
     ['a symbolic link', (path, other) => symlinkSync(other, path), 'too many symbolic links encountered'],
     ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
   ])(
-    'a command does not read the admin.token of a node if the user of the node made it %s',
+    'a command does not read the file admin.token of a node if the user of the node has replaced this file by %s',
     async (_, make, reason) => {
       const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
       const folder = temporaryFolder();

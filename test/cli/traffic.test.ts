@@ -74,11 +74,14 @@ describe('weir hits with a name that the active policy lacks', () => {
   it.each([
     ['--group', 'TYPO', 'the active policy has no source group TYPO'],
     ['--rule', 'TYPO', 'the active policy has no rule TYPO'],
-  ])('`weir hits` exits with 1 for %s with a name that the active policy lacks', async (flag, name, message) => {
-    const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
-    const { code, out, err } = await run(['hits', flag, name, '--server', url], TOKEN);
-    expect([code, out, err.split('\n')[0]]).toEqual([1, '', `weir: ${message}`]);
-  });
+  ])(
+    '`weir hits` exits with 1 for the flag %s with a name that the active policy lacks',
+    async (flag, name, message) => {
+      const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));
+      const { code, out, err } = await run(['hits', flag, name, '--server', url], TOKEN);
+      expect([code, out, err.split('\n')[0]]).toEqual([1, '', `weir: ${message}`]);
+    },
+  );
 
   it('`weir hits` prints an empty table if the named group exists and only the filter finds nothing', async () => {
     const { url } = await serverThatAnswers(ok(hits([], null)), ok(hits([used], null)));

@@ -30,7 +30,7 @@ describe('obstacleTo', () => {
     ['a further group may read', 0o640, 0, 902],
     ['the owner may read', 0o400, 901, 0],
   ])(
-    '`obstacleTo` (the path that prevents a user from reading a file) returns null if %s the file',
+    '`obstacleTo` (the path that prevents a user from reading a file) returns null if the mode of the file lets the user read the file: %s',
     (_, mode, uid, gid) => {
       expect(obstacleTo(file(openFolder(), mode, uid, gid), USER)).toBeNull();
     },
@@ -41,10 +41,13 @@ describe('obstacleTo', () => {
     ['only another group may read', 0o640, 0, OTHER],
     ['others may read, but the group of the user may not', 0o604, 0, 901],
     ['others may read, but the user, who is the owner, may not', 0o044, 901, 0],
-  ])('`obstacleTo` (the path that prevents a user from reading a file) returns the file if %s', (_, mode, uid, gid) => {
-    const path = file(openFolder(), mode, uid, gid);
-    expect(shown(obstacleTo(path, USER))).toEqual({ path, lacks: 'read' });
-  });
+  ])(
+    '`obstacleTo` (the path that prevents a user from reading a file) returns the file if the mode of the file does not let the user read the file: %s',
+    (_, mode, uid, gid) => {
+      const path = file(openFolder(), mode, uid, gid);
+      expect(shown(obstacleTo(path, USER))).toEqual({ path, lacks: 'read' });
+    },
+  );
 
   it('`obstacleTo` (the path that prevents a user from reading a file) returns the first parent folder that the user may not enter', () => {
     const folder = openFolder();
@@ -54,7 +57,7 @@ describe('obstacleTo', () => {
     expect(shown(obstacleTo(path, USER))).toEqual({ path: join(folder, 'closed'), lacks: 'search' });
   });
 
-  it('`obstacleTo` examines the target of a symbolic link, and the folders on the way to the target', () => {
+  it('`obstacleTo` (the path that prevents a user from reading a file) examines the target of a symbolic link, and the folders on the way to the target', () => {
     const folder = openFolder();
     mkdirSync(join(folder, 'archive'));
     const path = file(join(folder, 'archive'), 0o600);
@@ -67,7 +70,7 @@ describe('obstacleTo', () => {
     });
   });
 
-  it('`obstacleTo` returns null for a file that does not exist, and for a circle of symbolic links', () => {
+  it('`obstacleTo` (the path that prevents a user from reading a file) returns null for a file that does not exist, and for a circle of symbolic links', () => {
     const folder = openFolder();
     symlinkSync('b', join(folder, 'a'));
     symlinkSync('a', join(folder, 'b'));

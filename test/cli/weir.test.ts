@@ -122,14 +122,17 @@ admin-file-1  admin    admin     30 s ago  never    -
       'the server sent an unexpected response; is it a Weir node?',
     ],
   ];
-  it.each(failures)('for each kind of failed response, `weir token list` %s', async (_, answer, sentence) => {
-    const { url } = await serverThatAnswers(answer);
-    expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
-      code: 1,
-      out: '',
-      err: `weir: ${sentence}\n`,
-    });
-  });
+  it.each(failures)(
+    '`weir token list` explains each kind of failed response of the API: it %s',
+    async (_, answer, sentence) => {
+      const { url } = await serverThatAnswers(answer);
+      expect(await run(['token', 'list', '--server', url], { WEIR_TOKEN: 't' })).toEqual({
+        code: 1,
+        out: '',
+        err: `weir: ${sentence}\n`,
+      });
+    },
+  );
 
   it('`weir token list` with --config uses the API address and the admin token from the configuration of a local node', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { items: [] } });
@@ -520,14 +523,17 @@ describe('weir command line', () => {
       1,
       'BPF',
     ],
-  ])('`weir run` with %s in the configuration prints the same as `weir config check`', async (_, line, exit, part) => {
-    const file = join(temporaryFolder(), 'weir.yaml');
-    writeFileSync(file, `version: 1\nnode: { data_dir: /tmp/none }\n${line}\n`);
-    const { code, out, err } = await run(['run', '--config', file]);
-    expect({ code, out }).toEqual({ code: exit, out: '' });
-    expect(err).toContain(part);
-    expect(await run(['config', 'check', file])).toEqual({ code: 1, out: '', err });
-  });
+  ])(
+    '`weir run` with a faulty configuration (%s) prints the same error as `weir config check`',
+    async (_, line, exit, part) => {
+      const file = join(temporaryFolder(), 'weir.yaml');
+      writeFileSync(file, `version: 1\nnode: { data_dir: /tmp/none }\n${line}\n`);
+      const { code, out, err } = await run(['run', '--config', file]);
+      expect({ code, out }).toEqual({ code: exit, out: '' });
+      expect(err).toContain(part);
+      expect(await run(['config', 'check', file])).toEqual({ code: 1, out: '', err });
+    },
+  );
 
   it('`weir --help` lists the commands and the exit codes', async () => {
     const { code, out } = await run(['--help']);

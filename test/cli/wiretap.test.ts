@@ -185,7 +185,7 @@ describe('weir wiretap', () => {
     };
 
     it.each(['SIGINT', 'SIGTERM'] as const)(
-      '`weir wiretap` exits with 0 on %s after messages and garbage collections',
+      '`weir wiretap` exits with 0 on the signal %s after messages and garbage collections',
       async (signal) => {
         const { url, reading, send } = await wiretapThatSends({ frames: [flow], after: 'stay' });
         const { child, ending } = started(['wiretap'], url);

@@ -252,7 +252,7 @@ describe('a node that has just lost its membership', () => {
 });
 
 describe('an old backup of etcd restored while the nodes run', () => {
-  test('if an old backup of etcd is restored, the nodes keep their policy, refuse writes, report a contradiction, and recover by one command', async () => {
+  test('if an old backup of etcd is restored, the nodes keep their policy, refuse writes, report that etcd lacks applied writes, and recover by one command', async () => {
     expect((await put(nodeAt(0), '10.0.8.1')).status).toBe(200);
     const backup = started.etcd.backup();
     for (const octet of [2, 3, 4]) expect((await put(nodeAt(0), `10.0.8.${octet}`)).status).toBe(200);

@@ -98,7 +98,7 @@ async function lacksPart(): Promise<boolean> {
   }
 }
 
-test('the collector of unused policy bodies in etcd removes bodies that no revision needs, and ends the write lock of a writer', async () => {
+test('the collector of unused policy bodies in etcd removes bodies that no revision needs, and makes the commit of a write under way fail', async () => {
   client = new EtcdClient(started.etcd.options);
   stops.push(() => client.close());
   const node = await nodeOf('n1');
@@ -146,7 +146,7 @@ test('a write that was prepared before a write of another node fails with revisi
   expect(await one.policies.get('c')).toBe(null);
 });
 
-test('a node that was away during writes and a compaction of etcd first receives the newest policy, then all revisions', async () => {
+test('a node that was disconnected during writes and a compaction of etcd first receives the newest policy, then all revisions', async () => {
   const [writer, away] = [await nodeOf('n1'), await nodeOf('away')];
   await takesPart(writer);
   await firstValueFrom(away.cluster.follow());

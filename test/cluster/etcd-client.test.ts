@@ -359,7 +359,7 @@ describe('faults of members', () => {
   });
 
   test.each(['frozen', 'cut off'])(
-    'an etcd member that is %s delays writes by at most 1.5 s, and a watch by at most 3 s',
+    'an etcd member that does not respond (%s) delays writes by at most 1.5 s, and a watch by at most 3 s',
     async (fault) => {
       const member = cluster.followers()[0] ?? '';
       client = clientOf({
@@ -379,7 +379,7 @@ describe('faults of members', () => {
 
   // etcd needs one to two seconds for an election, and longer if no member gets the majority at first.
   test.each(['the leader', 'a follower'])(
-    'the death of the etcd leader delays writes of a client at %s by at most 1 s after the election of another leader',
+    'the death of the etcd leader delays writes of a client that is connected to %s by at most 1 s after the election of another leader',
     async (used) => {
       const leader = cluster.leader();
       client = clientAt(used === 'the leader' ? leader : cluster.followers()[0]);

@@ -98,7 +98,7 @@ test('a late read from an etcd member does not cancel a write to the same member
   expect(members[0]?.received.writes).toBe(1);
 });
 
-test('a cluster write has an unknown outcome if its node does not receive the written value in its replica in time', async () => {
+test('a cluster write has an unknown outcome if its node does not receive the written value in its local copy of the cluster keys in time', async () => {
   const { client } = await clientOf(SLOW);
   const keys = new ClusterKeys('/weir', []);
   const replica = new Replica(client, new ReplicaStore(createMemoryStore()), keys, new UnreadableValues(keys));

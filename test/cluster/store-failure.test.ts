@@ -25,7 +25,7 @@ describe('a lost response of etcd', () => {
 });
 
 describe('failureBeforeCommit', () => {
-  test('`failureBeforeCommit` returns a failure unchanged if it does not come from etcd', () => {
+  test('`failureBeforeCommit` converts an error of etcd into an error of the store, and returns any other error unchanged', () => {
     expect(codeOf(failureBeforeCommit('propose', new EtcdError('no_space', 'full')))).toBe('store_full');
     const failure = new Error('other');
     expect(failureBeforeCommit('propose', failure)).toBe(failure);

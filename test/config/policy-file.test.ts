@@ -24,7 +24,7 @@ function following(isFinal: boolean, refusals: Error[]) {
   return { file: new FollowedPolicyFile(path, events, Promise.resolve()), path, seen };
 }
 
-test('a followed policy file is read again after a read error, and equal read errors are reported once', async () => {
+test('a policy file whose changes the node follows is read again after a read error, and equal read errors are reported once', async () => {
   const { file, path, seen } = following(true, []);
   await expect(file.begin()).rejects.toThrow('no such file or directory');
   await expect(file.begin()).rejects.toThrow('no such file or directory');
@@ -34,7 +34,7 @@ test('a followed policy file is read again after a read error, and equal read er
   expect(seen).toMatchObject({ applied: 1, failed: [expect.any(Error)] });
 });
 
-test('a followed policy file is not activated again with a text that the node refused with a final error', async () => {
+test('a policy file whose changes the node follows is not activated again with a text that the node refused with a final error', async () => {
   const refusal = new Error('invalid_policy');
   const { file, path, seen } = following(true, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -43,7 +43,7 @@ test('a followed policy file is not activated again with a text that the node re
   expect(seen).toEqual({ applied: 1, failed: [refusal] });
 });
 
-test('a followed policy file is activated again with a text that the node refused with a temporary error', async () => {
+test('a policy file whose changes the node follows is activated again with a text that the node refused with a temporary error', async () => {
   const refusal = new Error('dataplane_unavailable');
   const { file, path, seen } = following(false, [refusal]);
   writeFileSync(path, 'default_policy: deny');
@@ -52,7 +52,7 @@ test('a followed policy file is activated again with a text that the node refuse
   expect(seen).toEqual({ applied: 2, failed: [refusal] });
 });
 
-test('a followed policy file activates no policy after the file was closed', async () => {
+test('a policy file whose changes the node follows activates no policy after the node has closed the file', async () => {
   const { file, path, seen } = following(false, []);
   writeFileSync(path, 'default_policy: deny');
   file.close();
@@ -60,7 +60,7 @@ test('a followed policy file activates no policy after the file was closed', asy
   expect(seen.applied).toBe(0);
 });
 
-test('`follow` applies another policy file and follows it, and keeps following the earlier file if the other file cannot be read', async () => {
+test('`follow` applies another policy file and its later changes, and keeps to the earlier policy file if the other file cannot be read', async () => {
   const { file, path, seen } = following(true, []);
   const next = join(temporaryFolder(), 'next.yaml');
   const failures: (string | null)[] = [];

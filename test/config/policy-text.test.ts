@@ -12,7 +12,7 @@ source_groups:
 `;
 
 describe('policy text', () => {
-  it('a policy text may be YAML or JSON, and is an envelope if it has a member "policy"', () => {
+  it('a policy text may be YAML or JSON, and is an envelope (document with name and mode) if it has a member "policy"', () => {
     const { form, value, json } = readPolicyText('mode: audit\npolicy: { default_policy: deny }\n');
     const read = { mode: 'audit', policy: { default_policy: 'deny' } };
     expect({ form, value, json: JSON.parse(json) as unknown }).toEqual({ form: 'envelope', value: read, json: read });

@@ -43,7 +43,7 @@ describe('a packet from an unpoliced interface to a policed interface', () => {
   );
 
   test.each(ANSWERS)(
-    'a flow opened from an unpoliced interface admits only packets in the reply direction (%s)',
+    'a flow opened from an unpoliced interface admits only packets in the reply direction (protocol: %s)',
     (_, opening, tcpFlags) => {
       see('out_foreign', opening, { tcpFlags });
       expect(see('in', opening, { tcpFlags })).toBe(DROPPED);
@@ -140,7 +140,7 @@ describe('police_local', () => {
   });
 
   test.each(Object.entries(PRIORITY))(
-    "with police_local, the ingress hook clears the priority `%s` of a packet that it passes unmarked, as a tunnelled packet inherits the outer packet's priority",
+    "with police_local, the ingress hook sets the skb->priority `%s` of a packet that it passes without a mark to 0, as a tunnelled packet inherits the outer packet's priority",
     (_, priority) => {
       kernel.context.setUint32(SKB.priority, priority, true);
       expect(see('in', udp, { etherType: 0x0806, payloadBytes: 60 })).toBe(PASSED);
@@ -149,7 +149,7 @@ describe('police_local', () => {
     },
   );
 
-  test('with police_local, the ingress hook sets skb->priority of a passed packet, and the egress hook keeps the priority of the sender', () => {
+  test('with police_local, the ingress hook sets skb->priority of a passed packet to the value from which nftables derives the mark, and the egress hook keeps the priority of the sender', () => {
     const INTERACTIVE = 6;
     const priorityAfter = (entry: Entry, packet: Packet): number => {
       kernel.context.setUint32(SKB.priority, INTERACTIVE, true);

@@ -32,7 +32,7 @@ const faults = (policed: string, ...links: readonly Link[]): string[] =>
   );
 
 test.each(['bond', 'team', 'vrf', 'bridge', 'openvswitch'])(
-  'a policed interface that is a port of a %s is refused, and the message names both interfaces',
+  'a policed interface that is a port of an interface of the kind %s is refused, and the message names both interfaces',
   (kind) => {
     expect(faults('eth0', link(2, 'eth0', '', { master: 3 }), link(3, 'up0', kind))).toEqual([
       `eth0 is a port of ${kind} up0: put up0 into dataplane.interfaces instead, or remove eth0 from it`,
@@ -51,7 +51,7 @@ test('a VLAN interface on top of a bridge port is accepted, and a VLAN interface
 });
 
 test.each(['macvlan', 'macvtap', 'ipvlan', 'ipvtap'])(
-  'a policed interface with a %s on top is refused, and a policed upper interface is accepted',
+  'a policed interface with an unpoliced interface of the kind %s on top is refused, and a policed upper interface is accepted',
   (kind) => {
     const links = [link(2, 'eth0', ''), link(4, 'tap0', kind, { lower: 2 })];
     expect(faults('eth0', ...links)).toEqual([
@@ -67,11 +67,14 @@ test('a policed interface whose master is in another network namespace is refuse
   ]);
 });
 
-test.each([true, false])('a warning names each bridge with policed ports that filters VLANs (%s)', (filtersVlans) => {
-  const bridge = link(3, 'br0', 'bridge', { filtersVlans });
-  const ports = [link(1, 'lan0', '', { master: 3 }), link(2, 'wan0', '', { master: 3 })];
-  const bridged = ports.map((port) => ({ ...port, bridge, hasRoutes: false, isPoliced: false, addresses: [] }));
-  expect(bridgeWarnings(bridged, [bridge, ...ports], false)).toEqual(
-    filtersVlans ? ['bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames'] : [],
-  );
-});
+test.each([true, false])(
+  'a warning names each bridge with policed ports that filters VLANs (VLAN filtering: %s)',
+  (filtersVlans) => {
+    const bridge = link(3, 'br0', 'bridge', { filtersVlans });
+    const ports = [link(1, 'lan0', '', { master: 3 }), link(2, 'wan0', '', { master: 3 })];
+    const bridged = ports.map((port) => ({ ...port, bridge, hasRoutes: false, isPoliced: false, addresses: [] }));
+    expect(bridgeWarnings(bridged, [bridge, ...ports], false)).toEqual(
+      filtersVlans ? ['bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames'] : [],
+    );
+  },
+);

@@ -157,7 +157,7 @@ describe('the datapath', () => {
     ['from the opener of the flow', udp],
     ['from the other side of the flow', back(udp)],
   ])(
-    'the datapath reports a TCP packet %s as dropped after its flow was cut, with the rule of the flow',
+    'after a flow was cut, the datapath reports its next TCP packet (%s) as dropped, with the rule of the flow',
     async (_, sent) => {
       load();
       const web = { ...sent, protocol: IPPROTO.tcp };

@@ -31,7 +31,7 @@ describe('a flood of half-open flows', () => {
     ['UDP', udp, 0],
     ['GRE and other protocols without ports', gre, 0],
   ])(
-    'a flood of half-open flows by %s evicts only half-open flows, and every established flow continues',
+    'a flood of half-open flows (packets: %s) evicts only half-open flows, and every established flow continues',
     (_, packet, flags) => {
       for (const port of ports(200)) establish(port);
       for (let number = 0; number < 40_000; number++) {
@@ -142,7 +142,7 @@ const STAGES = [
 
 describe('time-outs of flow states', () => {
   test.each(STAGES.map((stages) => [Object.keys(stages).join(', '), stages] as const))(
-    'the datapath ends flows without new packets after the time-out of their state: %s',
+    'the datapath ends flows without new packets after the time-out of their state (states: %s)',
     async (_, stages) => {
       const short = Object.fromEntries(Object.keys(stages).map((state) => [state, SHORT_MS]));
       const lasting = kernel;

@@ -53,7 +53,7 @@ function establishAndMigrate(): void {
   expect(migration.migrate('flows')).toBe(true);
 }
 
-test('the migration of a flow adds the state and packet counts that changed in the earlier datapath after the first copy', () => {
+test('the migration of a flow (its copy into the BPF maps of a new datapath) adds the state and packet counts that changed in the earlier datapath after the first copy', () => {
   establishAndMigrate();
   expect(after.flowsIn('flows')).toMatchObject([{ state: 'tcp_established', packets: [2n, 1n] }]);
   before.runPacket(web, { tcpFlags: TCP.fin | TCP.ack, payloadBytes: 0 });
@@ -84,7 +84,7 @@ test.each([
   ['is new in the new datapath', false, [2n, 1n], [3n, 1n]],
   ['exists in the new datapath', true, [4n, 2n], [5n, 2n]],
 ])(
-  'the packet counts of a migrated flow are right if a flush of counters comes between the reads of counters and statistics, and the flow %s',
+  'a migrated flow that %s has the right packet counts if a flush of counters comes between the reads of counters and statistics',
   (_, exists, first, second) => {
     establish(before);
     if (exists) establish(after);

@@ -126,7 +126,7 @@ const ATTACKS: Readonly<Record<string, (number: number) => boolean>> = {
 
 describe('the flow limit of a source that floods the flow table', () => {
   test.each(Object.entries(ATTACKS))(
-    'the flow limit of a flooding source keeps its older connections open and lets other sources open connections: %s',
+    'the flow limit of a flooding source keeps its older connections open and lets other sources open connections (flood: %s)',
     (_, attack) => {
       const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
       expect([converse(own), converse(OLDER)]).toEqual([true, true]);
@@ -218,7 +218,7 @@ describe('the flow limit of a source that floods the flow table', () => {
     expect(converse(next)).toBe(true);
   });
 
-  test('`FlowTablePressure` returns flow_share for ten seconds after the flow limit of a source refused a flow', () => {
+  test('`FlowTablePressure` (does the flow table refuse new flows?) returns flow_share for ten seconds after the flow limit of a source refused a flow', () => {
     for (let number = 0; number <= HALF; number++) converse({ ...udp, sourcePort: port(number) });
     const refusals = new FlowTablePressure(kernel.object.mapFd('counters'));
     expect(refusals.now(0)).toEqual([]);
@@ -238,7 +238,7 @@ describe('the flow limit of a source that floods the flow table', () => {
 
 describe('flows that the egress hook opens, for the node or for an unpoliced interface', () => {
   test.each([['out_of_node' as const], ['out_foreign' as const]])(
-    'flows that the egress hook opens (%s) count towards the flow limit of the source that opened the flows',
+    'flows that the egress hook opens (BPF entry: %s) count towards the flow limit of the source that opened the flows',
     (entry) => {
       for (let number = 0; number < 2_000; number++) {
         const packet = { ...udp, sourcePort: port(number) };
@@ -287,7 +287,7 @@ describe('counters of established flows', () => {
     },
   };
   test.each(Object.entries(end))(
-    'the counters of established flows, per source and in total, return to zero after %s',
+    'the counters of established flows, per source and in total, return to zero after the end of the flows by %s',
     (_, ending) => {
       const packets = Array.from({ length: 400 }, (_, number) => ({
         ...tcp,

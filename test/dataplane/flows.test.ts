@@ -28,20 +28,23 @@ describe('replies', () => {
     ['TCP', 'tcp_established', tcp, TCP.syn, TCP.syn | TCP.ack],
     ['ICMP echo', 'icmp_replied', echo, 0, 0],
     ['a protocol without ports', 'other_replied', gre, 0, 0],
-  ] as const)('a reply passes if the first packet opened a flow: %s', (_, state, packet, flags, replyFlags) => {
-    expect(classify(back(packet), replyFlags)).toBe(DROPPED);
-    expect(classify(packet, flags)).toBe(PASSED);
-    expect(classify(back(packet), replyFlags)).toBe(PASSED);
-    expect(classify(packet, TCP.ack)).toBe(PASSED);
-    expect(kernel.flowIn('half_open')).toBeUndefined();
-    expect(kernel.flowIn('flows')).toMatchObject({
-      word: VERDICT_NUMBER.allow,
-      packets: [2n, 1n],
-      state,
-      source: CLIENT,
-      foreign: false,
-    });
-  });
+  ] as const)(
+    'a reply passes if the first packet opened a flow (protocol: %s)',
+    (_, state, packet, flags, replyFlags) => {
+      expect(classify(back(packet), replyFlags)).toBe(DROPPED);
+      expect(classify(packet, flags)).toBe(PASSED);
+      expect(classify(back(packet), replyFlags)).toBe(PASSED);
+      expect(classify(packet, TCP.ack)).toBe(PASSED);
+      expect(kernel.flowIn('half_open')).toBeUndefined();
+      expect(kernel.flowIn('flows')).toMatchObject({
+        word: VERDICT_NUMBER.allow,
+        packets: [2n, 1n],
+        state,
+        source: CLIENT,
+        foreign: false,
+      });
+    },
+  );
 });
 
 describe('ICMP', () => {

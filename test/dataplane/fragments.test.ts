@@ -38,7 +38,7 @@ const KINDS = [
 
 describe('later fragments of a datagram', () => {
   test.each(KINDS)(
-    'later fragments of a datagram pass in order after the first fragment has passed (%s)',
+    'later fragments of a datagram pass in order after the first fragment has passed (protocol: %s)',
     (_, packet) => {
       expect(parts(packet, FIRST, MIDDLE, LAST)).toEqual([true, true, true]);
       expect(kernel.counted()).toMatchObject({ allow: 3, half_opened: 1 });
@@ -46,7 +46,7 @@ describe('later fragments of a datagram', () => {
   );
 
   test.each(KINDS)(
-    'later fragments of a datagram pass if the datagram is a reply of an open flow (%s)',
+    'later fragments of a datagram pass if the datagram is a reply of an open flow (protocol: %s)',
     (_, packet) => {
       send(packet, FIRST);
       expect(send(back(packet), FIRST, TCP.syn | TCP.ack)).toBe(true);
@@ -149,7 +149,7 @@ describe('the validation of fragments', () => {
     ['a fragment whose length is no multiple of 8', udp, { from: 0, bytes: 49 }, 'drop_malformed'],
     ['a fragment without payload', udp, { from: 48, bytes: 0, more: false }, 'drop_malformed'],
     ['a datagram of more than 65,535 bytes', udp, { from: 65_512, bytes: 8, more: false }, 'drop_malformed'],
-  ])('the datapath drops a tiny or malformed fragment: %s', (_, packet, part, counter) => {
+  ])('the datapath drops a fragment that is too small or malformed (%s)', (_, packet, part, counter) => {
     send(packet, FIRST);
     expect(send(packet, part)).toBe(false);
     expect(kernel.counted()).toMatchObject({ [counter]: 1 });
@@ -173,7 +173,7 @@ describe('the validation of fragments', () => {
     ['a fragment behind the end', [FIRST, LAST, { from: 200, bytes: 8 }]],
     ['a last fragment that ends before another fragment', [FIRST, { from: 200, bytes: 8 }, LAST]],
   ])(
-    'the datapath drops a fragment that overlaps another fragment, and all later fragments of the datagram: %s',
+    'the datapath drops a fragment that overlaps another fragment, and all later fragments of the datagram (overlap: %s)',
     (_, sent) => {
       expect(parts(udp, ...sent)).toEqual([...sent.slice(1).map(() => true), false]);
       expect(parts(udp, { from: 320, bytes: 8 })).toEqual([false]);

@@ -29,7 +29,7 @@ describe('malformed frames', () => {
     ['it ends in the TCP header', tcp, { totalLength: 39 }, 0],
     ['it ends in the ICMP header', echo, { totalLength: 27 }, 0],
     ['it ends in the SCTP header', { ...udp, protocol: IPPROTO.sctp }, { totalLength: 31 }, 0],
-  ])('a frame is dropped as malformed when %s', (_, packet, options, cut) => {
+  ])('an IPv4 frame is dropped as malformed when a version or length is wrong: %s', (_, packet, options, cut) => {
     expect(classify(packet, options, cut)).toBe(DROPPED);
     expect(kernel.counted()).toEqual({ drop_malformed: 1 });
   });
@@ -48,10 +48,13 @@ test.each([
   ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
-])('the EtherType decides whether a frame with %s passes; the frame is counted', (_, etherType, returned, counted) => {
-  expect(classify(udp, { etherType, payloadBytes: 60 })).toBe(returned);
-  expect(kernel.counted()).toEqual(counted);
-});
+])(
+  'the datapath passes ARP frames, drops frames with another EtherType than IPv4, and counts them (frame: %s)',
+  (_, etherType, returned, counted) => {
+    expect(classify(udp, { etherType, payloadBytes: 60 })).toBe(returned);
+    expect(kernel.counted()).toEqual(counted);
+  },
+);
 
 test("with non_ipv4 = pass, IPv6 passes with the mark bit that Weir's nftables rules require, and a stacked VLAN tag is still dropped", () => {
   const lenient = loadForTest({ passNonIpv4: true });
@@ -80,15 +83,18 @@ test.each<Ipv6Case>([
   ['an MLD report that ends before its type', 0, 1, LISTENER(143).subarray(0, 8), false],
   ['UDP in the place of an MLD report', 0, 1, LISTENER(143, 17), false],
   ['TCP', 6, 255, new Uint8Array(20), false],
-])('IPv6 neighbour discovery and MLD pass, other IPv6 is dropped: %s', (_, nextHeader, hopLimit, content, passes) => {
-  const policing = loadForTest({ policeLocal: true });
-  const length = writeIpv6Frame(policing.frame, { nextHeader, hopLimit, content });
-  const judged = (['in', 'out_of_node'] as const).map((entry) => policing.runFrame(length, 0, entry));
-  expect(judged.map(({ returned }) => returned)).toEqual(passes ? [PASSED, PASSED] : [DROPPED, DROPPED]);
-  expect(judged[0]?.mark).toBe(0);
-  expect(policing.counted()).toEqual(passes ? { to_node: 1, from_node: 1 } : { drop_non_ipv4: 2 });
-  policing.close();
-});
+])(
+  'IPv6 neighbour discovery and MLD pass, other IPv6 is dropped (packet: %s)',
+  (_, nextHeader, hopLimit, content, passes) => {
+    const policing = loadForTest({ policeLocal: true });
+    const length = writeIpv6Frame(policing.frame, { nextHeader, hopLimit, content });
+    const judged = (['in', 'out_of_node'] as const).map((entry) => policing.runFrame(length, 0, entry));
+    expect(judged.map(({ returned }) => returned)).toEqual(passes ? [PASSED, PASSED] : [DROPPED, DROPPED]);
+    expect(judged[0]?.mark).toBe(0);
+    expect(policing.counted()).toEqual(passes ? { to_node: 1, from_node: 1 } : { drop_non_ipv4: 2 });
+    policing.close();
+  },
+);
 
 test('the datapath reads the ports behind IPv4 options of any length', () => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
@@ -103,7 +109,7 @@ test.each([
   ['with one segment', 0, 1_500, 1],
   ['with a segment size of 0', 0, 0, 1],
 ])(
-  'a frame that was merged from several segments (GRO) counts as its number of packets on the wire: %s',
+  'a frame that was merged from several segments (GRO) counts as its number of packets on the wire (frame %s)',
   (_, segments, bytes, packets) => {
     kernel.context.setUint32(SKB.gsoSegments, segments, true);
     kernel.context.setUint32(SKB.gsoSize, bytes, true);
@@ -129,31 +135,37 @@ test('the datapath drops packets with the reason program_damaged if the compiled
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('with divertDns, a DNS query by %s opens no flow, and is dropped while no DNS proxy listens', (_, lookup) => {
-  const diverting = loadForTest({ divertDns: true });
-  try {
-    diverting.activate(allowAll);
-    expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
-    expect(diverting.counted()).toEqual({ drop_dns_proxy_absent: 1 });
-    expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
-  } finally {
-    diverting.close();
-  }
-});
+])(
+  'with redirection of DNS (divertDns), a DNS query by %s opens no flow, and is dropped while no DNS proxy listens',
+  (_, lookup) => {
+    const diverting = loadForTest({ divertDns: true });
+    try {
+      diverting.activate(allowAll);
+      expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
+      expect(diverting.counted()).toEqual({ drop_dns_proxy_absent: 1 });
+      expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+    } finally {
+      diverting.close();
+    }
+  },
+);
 
 test.each([
   ['UDP', udp],
   ['a SYN', tcp],
-])('a datapath that takes over from an earlier datapath drops a DNS query by %s without a DNS proxy', (_, lookup) => {
-  const diverting = loadForTest({ divertDns: true, handsOver: true });
-  try {
-    diverting.activate(allowAll);
-    // With `handsOver`, the datapath hands a dropped packet to the program of the earlier datapath. This
-    // program is missing in the test, so the drop reason is no_policy.
-    expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
-    expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
-    expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
-  } finally {
-    diverting.close();
-  }
-});
+])(
+  'a datapath that takes over from an earlier datapath drops a DNS query by %s while no DNS proxy listens',
+  (_, lookup) => {
+    const diverting = loadForTest({ divertDns: true, handsOver: true });
+    try {
+      diverting.activate(allowAll);
+      // With `handsOver`, the datapath hands a dropped packet to the program of the earlier datapath. This
+      // program is missing in the test, so the drop reason is no_policy.
+      expect(diverting.runPacket(lookup).returned).toBe(DROPPED);
+      expect(diverting.counted()).toEqual({ drop_no_policy: 1 });
+      expect(diverting.runPacket({ ...lookup, destinationPort: 54 }).returned).toBe(PASSED);
+    } finally {
+      diverting.close();
+    }
+  },
+);

@@ -37,7 +37,7 @@ const change = (given: readonly (readonly [address: number, set: number])[], add
 /** Returns the map index of the set of an address as the BPF programs read it. */
 const mapIndexAt = (address: number): number => new MemberTable(words, RANDOM).mapIndexAt(address);
 
-test('an address whose set of source groups has no entry in the full member table gets an entry when an address leaves another set', () => {
+test('in the full table of Kubernetes members, a set of source groups without an entry gets one when the last address leaves another set', () => {
   const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
   // Entry 0 of the map is reserved, so the map has no entry for the last two of these sets.
   members.change(

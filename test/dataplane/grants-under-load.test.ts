@@ -83,7 +83,7 @@ async function churn(patterns: readonly string[], between: (round: number) => vo
   }
 }
 
-test('every packet to an address that DNS lookups granted passes while policies are swapped and grants of other addresses change', async () => {
+test('every packet to an address that DNS lookups granted passes while policies replace each other and grants of other addresses change', async () => {
   const programs = [
     ofNames(named('held.test'), named('a.test', 'deny')),
     ofNames(named('b.test', 'deny'), named('c.test'), named('a.test', 'deny'), named('held.test')),

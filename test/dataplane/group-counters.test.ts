@@ -111,7 +111,7 @@ test('a group counter keeps its counts when the process opens a datapath with sm
   expect(counted()).toMatchObject({ a: { allow: [2, 2 * UDP_BYTES] } });
 });
 
-test('a group counter starts at 0 in a process that continues with the hits of its predecessor', () => {
+test('a group counter starts at 0 in a process that takes over the hit counters of the previous process', () => {
   load(1, policy([lan('a', 1)]));
   kernel.runPacket(udpFrom('10.1.0.7'));
   const { ruleNameHistory } = kernel.trafficStatistics;

@@ -206,7 +206,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('hits that the service plane or DNS proxy reports count for the rule in the message (by rank or name), with and without a policy record', () => {
+  test('hits that the service plane or DNS proxy reports count for the rule that the message names by its rank (place in the policy) or by its name, with and without a policy record', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -234,7 +234,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('hits that the service plane or DNS proxy reports count for the policy that decided, even if it is staged or no longer in force', () => {
+  test('hits that the service plane or DNS proxy reports count for the policy that decided, even if it is not yet (staged) or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);

@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
 });
 
 describe('an expired grant', () => {
-  test('an expired DNS grant admits no new flow, and ends no open flow while the policy has its pattern', async () => {
+  test('an expired DNS grant (address learned for a hostname pattern) admits no new flow, and ends no open flow while the policy has the pattern', async () => {
     const given = ofNames(named('a.test'));
     kernel.activate(compile(given));
     grant('a.test', undefined, SECOND_NS);
@@ -87,13 +87,13 @@ describe('an expired grant', () => {
     expect(classify()).toBe(DROPPED);
   });
 
-  test('an expired DNS grant admits no packet, even if its expiry is before the boot time of the machine', () => {
+  test('an expired DNS grant (address learned for a hostname pattern) admits no packet, even if its expiry is before the boot time of the machine', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -process.hrtime.bigint() - SECOND_NS);
     expect(classify()).toBe(DROPPED);
   });
 
-  test('an expired DNS grant becomes valid if the address is granted again with a later expiry, and an earlier expiry does not shorten it', () => {
+  test('an expired DNS grant (address learned for a hostname pattern) becomes valid if the address is granted again with a later expiry, and an earlier expiry does not shorten it', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test', undefined, -SECOND_NS);
     expect(classify()).toBe(DROPPED);
@@ -104,7 +104,7 @@ describe('an expired grant', () => {
 });
 
 describe('change of the policy', () => {
-  test('a DNS grant stays valid after a change of the policy as long as any rule of the policy has its pattern', () => {
+  test('a DNS grant (address learned for a hostname pattern) stays valid after a change of the policy as long as any rule of the policy has its pattern', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('c.test'), named('b.test'), named('a.test'))));
@@ -114,7 +114,7 @@ describe('change of the policy', () => {
     expect(classify(packet({ ...UDP, sourcePort: 2 }))).toBe(PASSED);
   });
 
-  test('a DNS grant is removed with its pattern when the policy changes, and does not return when the pattern returns', () => {
+  test('a DNS grant (address learned for a hostname pattern) is removed with its pattern when the policy changes, and does not return when the pattern returns', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     grant('a.test');
     kernel.activate(compile(ofNames(named('b.test'))));
@@ -122,7 +122,7 @@ describe('change of the policy', () => {
     expect(classify()).toBe(DROPPED);
   });
 
-  test('a DNS grant for a pattern of the staged policy is valid as soon as that policy is in force', () => {
+  test('a DNS grant (learned address) for a hostname pattern of a policy that is prepared (staged) is valid as soon as that policy is in force', () => {
     kernel.activate(compile(ofNames(named('a.test'))));
     kernel.stage(compile(ofNames(named('b.test'))));
     grant('b.test');

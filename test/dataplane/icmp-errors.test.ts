@@ -93,7 +93,7 @@ describe('ICMP errors that no open flow admits', () => {
     ['the quote is not IPv4', udp, { content: quoteOf(udp, { version: 6 }) }],
     ['the error quotes a later fragment', udp, { content: quoteOf(udp, { fragment: 1 }) }],
     ['the error is the first fragment of an error', udp, { fragment: MORE_FRAGMENTS, content: quoteOf(udp, {}, 12) }],
-  ])('an open flow does not admit an ICMP error if %s', (_, about, quote) => {
+  ])('an open flow does not admit an ICMP error that is malformed or does not fit the flow: %s', (_, about, quote) => {
     expect(error(about, [3, 4], quote)).toBe(false);
     expect(kernel.counted()).toMatchObject({ drop_policy_deny: 1 });
   });

@@ -93,7 +93,7 @@ test.each([
   ['UDP', udp],
   ['TCP', tcp],
   ['ICMP', echo],
-])('the datapath reads the ports behind an IPv4 header of any valid length: %s', (_, packet) => {
+])('the datapath reads the ports behind an IPv4 header of any valid length (protocol: %s)', (_, packet) => {
   for (let optionBytes = 0; optionBytes <= 40; optionBytes += 4) {
     expect(kernel.runPacket(packet, { optionBytes }).returned).toBe(PASSED);
   }

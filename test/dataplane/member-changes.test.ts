@@ -40,14 +40,14 @@ afterEach(() => {
 });
 
 describe('a change of members', () => {
-  test('a change of Kubernetes members stores nothing if the flow table cannot be mapped into memory, and can be repeated', () => {
+  test('a change of Kubernetes members (addresses that selectors select) stores nothing if the flow table cannot be mapped into memory, and can be repeated', () => {
     vi.spyOn(libc, 'mmap').mockReturnValueOnce(FAILED);
     expect(() => changes.change(removal)).toThrow('map flows into memory');
     expect(kernel.members.count).toBe(1);
     expect(changes.replace(none)).toMatchObject({ members: 0, flows: 1 });
   });
 
-  test('a change of Kubernetes members is stored and counted before the flows of the changed addresses are searched', () => {
+  test('a change of Kubernetes members (addresses that selectors select) is stored and counted before the flows of the changed addresses are searched', () => {
     const words = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
     const changesBefore = words.words[CHANGES] ?? 0;
     const reclassify = vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
@@ -59,7 +59,7 @@ describe('a change of members', () => {
     words.unmap();
   });
 
-  test('a change of Kubernetes members first waits for a grace period while BPF programs of an earlier build may be attached', () => {
+  test('a change of Kubernetes members waits for an RCU grace period before it searches flows, while BPF programs of an earlier build may still run', () => {
     const syscall = vi.spyOn(libc, 'syscall');
     const former = new MemberChanges(() => ({ ...kernel, hasFormerPrograms: true }), flows);
     expect(former.change(removal)).toMatchObject({ flows: 1 });
@@ -68,7 +68,7 @@ describe('a change of members', () => {
     expect(syscall).toHaveBeenCalledOnce();
   });
 
-  test('a change of Kubernetes members fails if it cannot reclassify the flows, and the next list of members reclassifies them', () => {
+  test('a change of Kubernetes members (addresses that selectors select) fails if it cannot reclassify the flows, and the next list of members reclassifies them', () => {
     vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
       throw new Error('no flow table');
     });

@@ -188,7 +188,7 @@ describe('members in the kernel', () => {
     }
   });
 
-  test('Kubernetes members that change while a policy is staged count as not compiled when that policy is put in force', () => {
+  test('Kubernetes members that change while a policy is prepared (staged) count as not compiled when that policy is put in force', () => {
     kernel.activate(compile(policy([])));
     kernel.members.replace(list);
     kernel.stage(compile(pods, { membership: { scope, list } }));
@@ -305,7 +305,7 @@ describe('a flow of an address whose members changed', () => {
     ['of the opener', https],
     ['of the server', back(https)],
   ])(
-    'a flow whose source address gets a new Kubernetes owner without the right ends with the next packet %s',
+    'a flow whose source address gets a new Kubernetes owner without the right ends with the next packet of either side (%s)',
     (_side, next) => {
       established();
       expect(kernel.runPacket(next, { tcpFlags: TCP.ack }).returned).toBe(PASSED);

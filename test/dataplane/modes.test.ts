@@ -80,7 +80,7 @@ describe('an open flow after a change of the policy', () => {
     ['UDP from a fixed port', udp, 0],
     ['an established connection', tcp, TCP.ack],
   ])(
-    'an open flow admits no packet that a new policy denies, in 1,000 changes of the policy: %s',
+    'an open flow admits no packet that a new policy denies, in 1,000 changes of the policy (flow: %s)',
     (_, packet, flags) => {
       kernel.activate(denied);
       kernel.slots.assumeGrace();

@@ -17,7 +17,7 @@ describe('a failed mapping of the flow table', () => {
     ['for flow listings', 2],
     ['for flow listings', 3],
   ])(
-    'a failed memory mapping of the flow table %s leaves nothing mapped (call %i of mmap fails)',
+    'a failed memory mapping of the flow table (%s) leaves nothing mapped (call %i of mmap fails)',
     (purpose, failing) => {
       const kernel = loadForTest();
       const { object } = kernel;
@@ -55,7 +55,7 @@ describe('a failed mapping of the flow table', () => {
 
 describe('a flip', () => {
   test.each([0, 1, 2])(
-    'a staged policy is put in force after %i earlier changes although the kernel refuses each memory mapping',
+    'a prepared (staged) policy is put in force after %i earlier policy changes although the kernel refuses each memory mapping',
     (earlier) => {
       const kernel = loadForTest();
       for (let generation = 0; generation < earlier; generation++) kernel.activate(denyAll, generation);

@@ -65,8 +65,8 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
   return { packets, expected, classes: null, complete: false };
 }
 
-describe('the proof of a staged program (a compiled policy)', () => {
-  test('the proof of a staged program (a compiled policy) with Kubernetes members succeeds, whatever members the kernel has', () => {
+describe('the proof (kernel test run) of a compiled policy', () => {
+  test('the proof (kernel test run) of a compiled policy with Kubernetes members succeeds, whatever members the kernel has', () => {
     let owned = 0;
     for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number);
@@ -83,7 +83,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(owned).toBeGreaterThan(10_000);
   });
 
-  test('the proof of a staged program (a compiled policy) fails if the rule lists of two sets of source groups are exchanged', () => {
+  test('the proof (kernel test run) of a compiled policy fails if the rule lists of two sets of source groups are exchanged', () => {
     const pods = (app: string, port: string) =>
       group([], [rule({ protocol: IPPROTO.tcp, ports: [port] })], { id: app, selectors: [selector(app)] });
     const judged = policy([pods('web', '443'), pods('db', '5432')]);
@@ -106,7 +106,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(staged(layout(program), sample)).toMatchObject({ packet: { source: address('10.0.0.1') } });
   });
 
-  test('the proof of a staged program fails if the program finds no rules for an address with an owner, even if the live member has rules', () => {
+  test('the proof (kernel test run) of a compiled policy fails if the policy finds no rules for an address with an owner, even if the live member has rules', () => {
     const key = selector('web').key;
     const judged = policy([group(['10.0.0.0/8'], [rule()]), group([], [rule()], { selectors: [selector('web')] })]);
     const membership = {
@@ -135,7 +135,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     expect(staged({ ...image, words }, one)).toMatchObject({ found: 0 });
   });
 
-  test('the proof of a staged program (a compiled policy) succeeds for a program that was compiled from the policy', () => {
+  test('the proof (kernel test run) of a compiled policy succeeds if the policy was compiled correctly', () => {
     let packets = 0;
     for (let number = 0; number < 50; number++) {
       const judged = generatePolicy(new Random(seed + number), number % 5 === 0 ? { groups: 20, rules: 8 } : {});
@@ -146,7 +146,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
-  test('the proof of a staged program (a compiled policy) succeeds for a program that fills its slot to the last cache line', () => {
+  test('the proof (kernel test run) of a compiled policy succeeds for a policy that fills its program slot to the last cache line', () => {
     for (let number = 0; number < 12; number++) {
       const random = new Random(seed + number * 31);
       const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
@@ -167,7 +167,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     }
   });
 
-  test('the proof of a staged program (a compiled policy) classifies packets by the staged program, not by the program in force', () => {
+  test('the proof (kernel test run) of a compiled policy classifies packets by this policy, not by the policy in force', () => {
     const [first, second] = (['allow', 'deny'] as const).map((action) => policy([], { action }));
     if (first === undefined || second === undefined) throw new Error('no policies');
     kernel.activate(compile(first));
@@ -179,7 +179,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     });
   });
 
-  test('the proof of a staged program (a compiled policy) fails for more than 90 % of the damaged words that change a verdict', () => {
+  test('the proof (kernel test run) of a compiled policy fails for more than 90 % of the damaged words that change a verdict', () => {
     const counts = { damaged: 0, changing: 0, refused: 0 };
     const complete = { changing: 0, refused: 0 };
     for (let number = 0; number < 28; number++) {
@@ -218,7 +218,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
   });
 
   test.each(Object.entries(mutations()))(
-    'the proof of a staged program (a compiled policy) fails if %s',
+    'the proof (kernel test run) of a compiled policy fails if %s',
     (_, mutate) => {
       let changing = 0;
       for (let number = 0; number < 40; number++) {
@@ -240,7 +240,7 @@ describe('the proof of a staged program (a compiled policy)', () => {
     },
   );
 
-  test('the proof of a staged program (a compiled policy) fails if one of 20,000 rules is compiled to another action', () => {
+  test('the proof (kernel test run) of a compiled policy fails if one of 20,000 rules is compiled to another action', () => {
     const rules = Array.from({ length: 20_000 }, (_, index) =>
       rule({ protocol: IPPROTO.udp, to: [`10.${index >> 8}.${index & 255}.0/28`], ports: [String(index)] }),
     );

@@ -42,7 +42,7 @@ test('docs/sizing.md has a row for each of the 12 sizes of BPF maps', () => {
   expect(rows).toHaveLength(12);
 });
 
-test.each(rows)('docs/sizing.md gives the memory of $maps for $number $unit: $mebibytes MiB', (row) => {
+test.each(rows)('docs/sizing.md states the memory of the BPF maps $maps for $number $unit as $mebibytes MiB', (row) => {
   kernel = loadForTest(OPTIONS[row.unit]?.(row.number));
   const bytes = row.maps.reduce((sum, name) => sum + memoryOf(kernel?.object.mapFd(name) ?? -1), 0);
   // The page rounds to three digits, and the kernel adds up to one page of 4 KiB to each map.

@@ -174,7 +174,7 @@ describe('translation between two spliced TCP connections', () => {
     ['a FIN', { flags: 0x11 }],
     ['a RST', { flags: 0x04, payload: 0 }],
   ] as const)(
-    'the splicing offload translates the sequence numbers, time stamps and window of a segment to those of the other connection: %s',
+    'the splicing offload translates the sequence numbers, time stamps and window of a segment to those of the other connection (segment: %s)',
     (_, segment: Segment) => {
       put(ENDS, DELTAS);
       put(reversed(ENDS), BACK);
@@ -262,7 +262,7 @@ describe('offloaded connections of an ended thread', () => {
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
   ] as const)(
-    'the datapath turns %s into a RST with the next sequence number to the other side after the thread of the connection has ended',
+    'after the splicing thread of an offloaded connection has ended, the datapath turns a segment (%s) into a RST with the next sequence number',
     (_, segment: Segment) => {
       put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
       put(reversed(ENDS), BACK, alone);
@@ -298,11 +298,14 @@ describe('dropped packets of an offloaded connection', () => {
   test.each([
     ['its entry in the map joins has the state held', { state: SPLICE_STATE.held }],
     ['its entry has the state quiet and the service plane has no socket for it', { state: SPLICE_STATE.quiet }],
-  ] as const)('a packet of an offloaded connection is dropped if %s', (_, more) => {
-    put(ENDS, DELTAS, more);
-    put(reversed(ENDS), BACK, more);
-    expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
-  });
+  ] as const)(
+    'a packet of an offloaded connection is dropped if the state of the splicing offload does not permit forwarding: %s',
+    (_, more) => {
+      put(ENDS, DELTAS, more);
+      put(reversed(ENDS), BACK, more);
+      expect(run(frameOf(ENDS, {})).returned).toBe(DROPPED);
+    },
+  );
 
   test('a packet of an offloaded connection is dropped if its direction has no entry in the BPF map `joins`', () => {
     put(ENDS, DELTAS);

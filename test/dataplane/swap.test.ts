@@ -118,7 +118,7 @@ async function breathe(): Promise<void> {
   await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-test(`no packet is classified by a mix of two compiled policies in ${SWAPS} swaps under load`, async () => {
+test(`no packet is classified by a mix of two compiled policies in ${SWAPS} policy changes under load`, async () => {
   const running = load();
   let inside = 0;
   for (let swap = 1; swap <= SWAPS; swap++) {

@@ -187,7 +187,7 @@ describe('a TCP packet with any combination of flags', () => {
     ['closing', BY_BOTH, false],
     ['reset', [...HANDSHAKE, server(RST)], false],
   ])(
-    'a TCP packet from the server passes if RFC 9293 allows its flags (SYN only in the handshake): %s',
+    'a TCP packet from the server passes if RFC 9293 allows its flags (SYN only in the handshake; state: %s)',
     (_, steps, synPasses) => {
       const opens = (flags: number): boolean => isSent(flags) && (flags & (SYN | ACK)) === SYN;
       expect(droppedAfter(steps, 'server')).toEqual(
@@ -236,7 +236,7 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
     ['a FIN of the server', [server(FIN | ACK), client(ACK)], 'tcp_half_closed'],
     ['a SYN ACK', [server(SYN | ACK), client(ACK)], 'tcp_established'],
   ])(
-    'a TCP packet that is not a SYN opens a flow before the pickup deadline, and a packet of the other side confirms it: %s',
+    'a TCP packet that is not a SYN (%s) opens a flow during the pickup period (dataplane.pickup), and a packet of the other side confirms the flow',
     (_, steps, state) => {
       pickUp();
       expect(play(...steps.slice(0, 1))).toEqual([true]);
@@ -250,14 +250,14 @@ describe('a TCP packet that has no flow and is not a SYN', () => {
     },
   );
 
-  test('a TCP packet that is not a SYN opens no flow during the pickup period if the policy denies both directions', () => {
+  test('a TCP packet that is not a SYN opens no flow during the pickup period (dataplane.pickup) if the policy denies both directions', () => {
     kernel.activate(denyAll);
     pickUp();
     expect(play(client(ACK), server(ACK))).toEqual([false, false]);
     expect(kernel.counted()).toEqual({ drop_policy_deny: 2 });
   });
 
-  test('a TCP packet that is not a SYN opens a flow from its sender during the pickup period if the policy allows both directions', () => {
+  test('a TCP packet that is not a SYN opens a flow from its sender during the pickup period (dataplane.pickup) if the policy allows both directions', () => {
     kernel.activate(allowAll);
     pickUp();
     play(server(ACK));

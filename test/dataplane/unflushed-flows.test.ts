@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('the rule of a flow is stored by the next sweep, not by the first packet, while no reader wants events', () => {
+test('the rule of a flow is stored in the statistics of the flow by the next sweep, not by the first packet, while no reader wants events', () => {
   activate('names');
   kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -73,7 +73,7 @@ test('the list of flows returns the same values of a flow before and after the f
   }
 });
 
-test('the first packet of a flow stores the rule and the exact opening time while a reader wants events', () => {
+test('the first packet of a flow stores the rule and the exact opening time in the statistics of the flow while a reader wants events', () => {
   activate('names');
   kernel.wantEvents(true);
   kernel.runPacket(dns);
@@ -99,7 +99,7 @@ test('the earlier packets of a flow still count for the earlier rule after the f
   expect(hits()).toEqual({ second: 1, first: 3 });
 });
 
-test('`flushIdleSlot` stores the deciding rule in the statistics of flows that were allowed by the policy in the idle slot', () => {
+test('`flushIdleSlot` stores the deciding rule in the statistics of flows that were allowed by the policy in the program slot that is not in force', () => {
   activate('first');
   kernel.stage(compile(ofRules('between')));
   kernel.runPacket(dns);

@@ -97,7 +97,7 @@ const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
 
 describe('Grafana dashboard', () => {
   it.each(queries)(
-    'panel %s of the Grafana dashboard queries only metrics and labels that a scrape of Weir contains: %s',
+    'panel "%s" of the Grafana dashboard queries only metrics and labels that a scrape of Weir contains (query: %s)',
     (_, expression) => {
       expect(unknownIn(expression.replaceAll('$__rate_interval', '5m'))).toEqual([]);
     },
@@ -148,7 +148,7 @@ describe('Grafana dashboard', () => {
 
 describe('Prometheus alerts', () => {
   it.each(alerts.map(({ alert, expr }) => [alert, expr]))(
-    'the Prometheus alert %s queries only metrics and labels that a scrape of Weir contains: %s',
+    'the Prometheus alert %s queries only metrics and labels that a scrape of Weir contains (query: %s)',
     (_, expression) => {
       expect(unknownIn(expression)).toEqual([]);
     },

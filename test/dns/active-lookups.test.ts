@@ -14,7 +14,7 @@ import { Random, seedOf } from '#test/seed.js';
 const seed = seedOf(20_261_128);
 const NAMES = ['api.example.com', 'www.example.com', 'example.org'];
 
-test('`ActiveLookups` returns for random policies the verdict of the reference evaluator, while Kubernetes members change', () => {
+test('`ActiveLookups` (decides DNS queries by the policy in force) returns for random policies the verdict of the reference evaluator, while Kubernetes members change', () => {
   const counts = { owned: 0, denyOnly: 0, unowned: 0 };
   for (let number = 0; number < 150; number++) {
     const random = new Random(seed + number * 7919);

@@ -121,11 +121,11 @@ describe('answer cache', () => {
     ['the least TTL of its records', { answers: [a(NAME, ADDRESS, 300), a(NAME, '203.0.113.2', 1)] }],
     ['the SOA minimum, if the name does not exist', { flags: NXDOMAIN, authorities: [soa(300, 1)] }],
     ['the TTL of the SOA, if the type does not exist', { authorities: [soa(1, 300)] }],
-  ])('the answer cache uses an answer no longer than %s', async (_, given) => {
+  ])('the DNS answer cache uses an answer no longer than the answer permits (limit: %s)', async (_, given) => {
     expect(await asked(given, 1_010)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
   });
 
-  test('the answer cache uses an answer no longer than the maximum duration of a DNS grant', async () => {
+  test('the DNS answer cache uses an answer no longer than the maximum duration of a DNS grant', async () => {
     const given = { answers: [a(NAME, ADDRESS, 2 ** 31 - 1)] };
     const options = { minGrantMs: 1_000, maxGrantMs: 1_000 };
     expect(await asked(given, 1_010, options)).toEqual({ early: 1, late: 2, cacheHits: 1, cacheMisses: 2 });
@@ -140,11 +140,11 @@ describe('answer cache', () => {
       { flags: NXDOMAIN, authorities: [{ ...soa(300, 300), name: 'example.net' }] },
     ],
     ['an address with TTL 0', { answers: [a(NAME, ADDRESS, 0)] }],
-  ])('the answer cache does not store %s', async (_, given) => {
+  ])('the DNS answer cache does not store an answer that must not be cached: %s', async (_, given) => {
     expect(await asked(given as Partial<Packet>, 0)).toEqual({ early: 2, late: 2, cacheHits: 0, cacheMisses: 2 });
   });
 
-  test('the answer cache stores separate answers for queries that differ in the flags CD, RD or DO', async () => {
+  test('the DNS answer cache stores separate answers for queries that differ in the flags CD, RD or DO', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
     const rig = await startProxy([upstream]);
     const queries = [
@@ -166,7 +166,7 @@ describe('answer cache', () => {
     ]);
   });
 
-  test('the answer cache sets the flag AD in an answer only if the client set AD in the query', async () => {
+  test('the DNS answer cache sets the flag AD in an answer only if the client set AD in the query', async () => {
     const upstream = await FakeUpstream.start(({ answer }) => answer({ flags: AD, answers: [a(NAME, ADDRESS)] }));
     const rig = await startProxy([upstream]);
     const authentic: boolean[] = [];
@@ -176,7 +176,7 @@ describe('answer cache', () => {
     expect([authentic, upstream.received.length]).toEqual([[false, true, false], 1]);
   });
 
-  test('the answer cache reduces the TTL of a cached answer by the age of the answer', async () => {
+  test('the DNS answer cache reduces the TTL of a cached answer by the age of the answer', async () => {
     const upstream = await FakeUpstream.start(alwaysAt(ADDRESS, 100));
     const rig = await startProxy([upstream]);
     const ttl = async (): Promise<number | undefined> => {
@@ -188,7 +188,7 @@ describe('answer cache', () => {
     expect([first, await ttl()]).toEqual([100, 99]);
   });
 
-  test('the answer cache removes old answers so that the total size of all answers does not exceed `cacheBytes`', async () => {
+  test('the DNS answer cache removes old answers so that the total size of all answers does not exceed `cacheBytes`', async () => {
     const text: Answer = { type: 'TXT', name: NAME, ttl: 300, data: 'x'.repeat(200) };
     const upstream = await FakeUpstream.start(({ question, answer }) =>
       answer({ answers: [{ ...text, name: question.name }] }),
@@ -204,7 +204,7 @@ describe('answer cache', () => {
     expect(upstream.received.length).toBe(61);
   });
 
-  test('the answer cache counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
+  test('the DNS answer cache counts in `cacheBytes` the memory of parsed addresses in addition to the bytes of the answer', async () => {
     const addresses = Array.from({ length: 60 }, (_, at) => a(NAME, `203.0.113.${at + 1}`));
     const upstream = await FakeUpstream.start(({ answer }) => answer({ answers: addresses }));
     const rig = await startProxy([upstream]);
@@ -223,7 +223,7 @@ describe('DNS answer over UDP', () => {
     ['the size that the client announces', some, 700, 700],
     ['1,232 bytes if the client announces more', many, 4_096, 1_232],
   ])(
-    'a DNS answer over UDP is truncated if longer than %s, and complete over TCP',
+    'a DNS answer over UDP is truncated if it exceeds the size limit (%s), and complete over TCP',
     async (_, answers, udpPayloadSize, limit) => {
       const upstream = await FakeUpstream.start(({ stream, answer }) =>
         stream === null ? answer({ flags: TC }) : answer({ answers }),

@@ -88,13 +88,16 @@ describe('TCP connection of a DNS client', () => {
     ['sends an empty frame', Uint8Array.of(0, 0), { short_header: 1 }],
     ['sends less than a DNS header', framed(new Uint8Array(11)), { short_header: 1 }],
     ['sends a response', framed(Uint8Array.of(0, 1, 0x81, 0x80, 0, 0, 0, 0, 0, 0, 0, 0)), { response: 1 }],
-  ])('the DNS proxy closes a TCP connection if the client %s', async (_, bytes, refused) => {
-    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    const client = await TcpClient.to(rig.at);
-    client.socket.write(bytes);
-    await settled(() => client.isClosed, true);
-    expect([client.received, rig.refused()]).toEqual([[], refused]);
-  });
+  ])(
+    'the DNS proxy closes a TCP connection if the client does not send a valid DNS query: the client %s',
+    async (_, bytes, refused) => {
+      const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+      const client = await TcpClient.to(rig.at);
+      client.socket.write(bytes);
+      await settled(() => client.isClosed, true);
+      expect([client.received, rig.refused()]).toEqual([[], refused]);
+    },
+  );
 
   test('a malformed query over TCP gets an error response, and the next query on the connection gets an answer', async () => {
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
@@ -227,7 +230,7 @@ describe('UDP datagram to the DNS proxy', () => {
       'compressed_question',
     ],
   ])(
-    'a UDP datagram with %s in the query gets an error response and is not forwarded',
+    'a UDP datagram with an invalid DNS query (%s) gets an error response and is not forwarded',
     async (_, spoil, rcode, reason) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream]);

@@ -24,7 +24,7 @@ describe('DNS proxy with a denied name', () => {
     ['nxdomain', 'NXDOMAIN', { nxdomainPolicy: 1 }],
     ['refused', 'REFUSED', { nxdomainPolicy: 0 }],
   ] as const)(
-    'the DNS proxy answers a query for a denied name with %s, adds an Extended DNS Error for EDNS clients, and asks no resolver',
+    'the DNS proxy answers a query for a denied name with the configured response %s, adds an Extended DNS Error for EDNS clients, and asks no resolver',
     async (deniedResponse, rcode, counts) => {
       const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));
       const rig = await startProxy([upstream], { deniedResponse }, allowing(['*.example.com']));
@@ -103,7 +103,7 @@ describe('DNS proxy with a name that it does not forward', () => {
     ['USE-application-dns.NET', 'AAAA', NXDOMAIN],
     ['a.b.canary.test', 'SVCB', NXDOMAIN],
   ] as const)(
-    'the DNS proxy answers %s %s without records and without asking a resolver, even if the policy denies the name',
+    'the DNS proxy answers a query for the special name %s and the type %s without records and without asking a resolver, even if the policy denies the name',
     async (name, type, answer) => {
       for (const lookups of [allowing(['*']), ONLY]) {
         const upstream = await FakeUpstream.start(alwaysAt(ADDRESS));

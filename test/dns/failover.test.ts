@@ -32,7 +32,7 @@ describe('failover to the second resolver', () => {
     ['answers NOTIMP', ({ answer }: ReceivedQuery) => answer({ flags: 4 }), 300],
     ['answers FORMERR', ({ answer }: ReceivedQuery) => answer({ flags: 1 }), 300],
   ])(
-    'the DNS proxy uses the second resolver within a time limit if the first resolver %s',
+    'the DNS proxy uses the second resolver within a time limit if the first resolver fails: the resolver %s',
     async (_, onQuery, withinMs) => {
       const upstreams = [await FakeUpstream.start(onQuery), await FakeUpstream.start(alwaysAt(SECOND))];
       const rig = await startProxy(upstreams);
@@ -164,7 +164,7 @@ describe('expired answer in the cache', () => {
     ['no resolver answers', silent],
     ['a resolver answers SERVFAIL', ({ answer }: ReceivedQuery) => answer({ flags: 2 })],
   ])(
-    'an expired answer in the cache is sent to the client, and its address granted, during `serveStaleMs` if %s',
+    'an expired answer in the cache is sent to the client, and its address granted, during `serveStaleMs` if the resolvers fail: %s',
     async (_, onQuery) => {
       const { rig } = await outlived(60_000, onQuery);
       expect(await lookUp(rig.at, NAME)).toEqual(at(FIRST));

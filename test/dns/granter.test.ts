@@ -22,7 +22,7 @@ function rig(timeoutMs = 10_000) {
   return { granter, refused, granted, grant, asked, own: port2 };
 }
 
-test('the DNS granter sends all waiting grants in one message, and calls `done` of each grant after the reply of the datapath', async () => {
+test('the DNS granter (asks the datapath to permit answered addresses) sends all waiting grants in one message, and calls `done` of each grant after the reply of the datapath', async () => {
   const { granter, granted, grant, asked, own } = rig();
   grant(1);
   grant(2);
@@ -38,7 +38,7 @@ test('the DNS granter sends all waiting grants in one message, and calls `done` 
   await settled(() => granted, ['all', 'all']);
 });
 
-test('the DNS granter reports the number of addresses that the datapath refused', async () => {
+test('the DNS granter (asks the datapath to permit answered addresses) reports the number of addresses that the datapath refused', async () => {
   const { granter, refused, granted, grant, asked, own } = rig();
   grant(1);
   granter.flush();
@@ -47,7 +47,7 @@ test('the DNS granter reports the number of addresses that the datapath refused'
   expect(refused).toEqual([1]);
 });
 
-test('the DNS granter calls the `done` function of a grant with "none" if the datapath does not reply in time', () => {
+test('the DNS granter (asks the datapath to permit answered addresses) calls the `done` function of a grant with "none" if the datapath does not reply in time', () => {
   const { granter, granted, grant } = rig(0);
   grant(1);
   granter.flush();
@@ -56,7 +56,7 @@ test('the DNS granter calls the `done` function of a grant with "none" if the da
   expect(granted).toEqual(['none']);
 });
 
-test('the DNS granter reads a reply that has already arrived at the port before it lets the grant time out', () => {
+test('the DNS granter (asks the datapath to permit answered addresses) reads a reply that has already arrived at the port before it lets the grant time out', () => {
   const { granter, granted, grant, asked, own } = rig(0);
   grant(1);
   granter.flush();
@@ -65,7 +65,7 @@ test('the DNS granter reads a reply that has already arrived at the port before 
   expect(granted).toEqual(['all']);
 });
 
-test('the DNS granter calls `done` with "none" for grants that are pending when its MessagePort is removed, and for grants while it has none', () => {
+test('the DNS granter (asks the datapath to permit answered addresses) calls `done` with "none" for grants that are pending when its MessagePort is removed, and for grants while it has none', () => {
   const { granter, granted, grant } = rig();
   grant(1);
   granter.flush();
@@ -74,7 +74,7 @@ test('the DNS granter calls `done` with "none" for grants that are pending when 
   expect(granted).toEqual(['none', 'none']);
 });
 
-test('the DNS granter ignores a reply that arrives through a port that is no longer in use', async () => {
+test('the DNS granter (asks the datapath to permit answered addresses) ignores a reply that arrives through a port that is no longer in use', async () => {
   const { granter, refused, own } = rig();
   const { port1, port2 } = new MessageChannel();
   onTestFinished(() => port2.close());

@@ -25,7 +25,7 @@ function extendedErrors(message: Buffer): { code: number; text: string }[] {
 }
 
 describe('DNS grants', () => {
-  test('the DNS proxy requests no grants for waiting queries until the datapath thread answers in time', async () => {
+  test('the DNS proxy requests no grants (permissions for answered addresses) for waiting queries until the datapath thread answers in time', async () => {
     const rig = await startProxy(
       [await FakeUpstream.start(alwaysAt(ADDRESS))],
       { grantTimeoutMs: 50 },
@@ -40,7 +40,7 @@ describe('DNS grants', () => {
     expect(await lookup).toEqual(GOOD);
   });
 
-  test('DNS grants are made for every pattern that matches the queried name, and for no other pattern', async () => {
+  test('the addresses of a name are granted (permitted) for every hostname pattern that matches the queried name, and for no other pattern', async () => {
     const patterns = ['www.example.com', '*.example.com', '*', '^www[.]', 'example.com', '*.www.example.com', '*.test'];
     const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))], {}, allowing(patterns));
     expect(await lookUp(rig.at, NAME)).toEqual(GOOD);
@@ -49,14 +49,14 @@ describe('DNS grants', () => {
     );
   });
 
-  test('DNS grants are not made for a pattern that matches only the CNAME target of the queried name', async () => {
+  test('the addresses of a name are not granted (permitted) for a hostname pattern that matches only the CNAME target of the queried name', async () => {
     const upstream = await answering(cname(NAME, 'cdn.test'), a('cdn.test', ADDRESS));
     const rig = await startProxy([upstream], {}, allowing(['*.example.com', 'cdn.test']));
     await lookUp(rig.at, NAME);
     expect(rig.grantor.grants).toEqual([`*.example.com ${ADDRESS}`]);
   });
 
-  test('DNS grants are requested together for all addresses of an answer, and last for the longest TTL of the answer', async () => {
+  test('DNS grants (permissions for answered addresses) are requested together for all addresses of an answer, and last for the longest TTL of the answer', async () => {
     const upstream = await answering(a(NAME, ADDRESS, 100), a(NAME, '203.0.113.2', 1_000));
     const rig = await startProxy([upstream]);
     const before = Number(process.hrtime.bigint());
@@ -70,13 +70,16 @@ describe('DNS grants', () => {
     ['a space', 'a b.example.com'],
     ['a plus', 'a+b.example.com'],
     ['a byte above 127', 'käse.example.com'],
-  ])('DNS grants are not made for a name with %s, although the name is answered', async (_, name) => {
-    const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
-    expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
-    expect(rig.grantor.grants).toEqual([]);
-  });
+  ])(
+    'the addresses of a name with an unusual character (%s) are not granted (permitted), although the name is answered',
+    async (_, name) => {
+      const rig = await startProxy([await FakeUpstream.start(alwaysAt(ADDRESS))]);
+      expect(await lookUp(rig.at, name)).toEqual(['NOERROR', `${name} A ${ADDRESS}`]);
+      expect(rig.grantor.grants).toEqual([]);
+    },
+  );
 
-  test('DNS grants are not made for a name with a dot byte inside a label, and the query gets NXDOMAIN', async () => {
+  test('the addresses of a name are not granted (permitted) if the name has a dot byte inside a label, and the query gets NXDOMAIN', async () => {
     const rig = await startProxy(
       [
         await FakeUpstream.start(({ bytes, send }) => {
@@ -100,7 +103,7 @@ describe('DNS grants', () => {
     expect([answer.readUInt16BE(2) & 15, answer.readUInt16BE(6), rig.grantor.grants]).toEqual([3, 0, []]);
   });
 
-  test('DNS grants are made only from address records, and address hints are removed from HTTPS records', async () => {
+  test('DNS grants (permissions for answered addresses) are made only from address records, and address hints are removed from HTTPS records', async () => {
     const data = Buffer.concat([Buffer.from([0, 1, 0]), Buffer.from([0, 4, 0, 4, 203, 0, 113, 1])]);
     const upstream = await FakeUpstream.start(({ bytes, send }) => {
       const question = bytes.subarray(12, bytes.indexOf(0, 12) + 5);
@@ -349,7 +352,7 @@ describe('rebind protection', () => {
     ['a name with a similar ending to internal', 'x.notinternal', {}, PUBLIC],
     ['any name while rebind protection is off', NAME, { rebindProtection: false }, all],
   ])(
-    'DNS rebind protection removes the same special-purpose addresses from the answer and from the grants, depending on name and settings: %s',
+    'DNS rebind protection removes the same special-purpose addresses from the answer and from the grants, depending on name and settings (%s)',
     async (_, name, options, left) => {
       expect(await brought(name, all, options)).toEqual({ responses: left, granted: left });
     },

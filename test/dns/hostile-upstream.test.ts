@@ -118,17 +118,20 @@ const LIES: readonly Lie[] = [
 ];
 
 describe('DNS proxy with a hostile upstream', () => {
-  test.each(LIES)('the DNS proxy ignores an answer %s, and waits for the valid answer', async (_, lie, refused) => {
-    const upstream = await FakeUpstream.start(async (received) => {
-      await lie(received);
-      good(received);
-    });
-    const rig = await startProxy([upstream]);
-    expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
-    expect(rig.grantor.grants).toEqual([`* ${GOOD}`]);
-    expect(rig.refused()).toEqual(refused);
-    expect(upstream.names).toEqual([NAME]);
-  });
+  test.each(LIES)(
+    'the DNS proxy ignores a faulty or forged answer (%s), and waits for the valid answer',
+    async (_, lie, refused) => {
+      const upstream = await FakeUpstream.start(async (received) => {
+        await lie(received);
+        good(received);
+      });
+      const rig = await startProxy([upstream]);
+      expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR', `${NAME} A ${GOOD}`]);
+      expect(rig.grantor.grants).toEqual([`* ${GOOD}`]);
+      expect(rig.refused()).toEqual(refused);
+      expect(upstream.names).toEqual([NAME]);
+    },
+  );
 });
 
 const chain = (links: number): Answer[] => [

@@ -4,7 +4,7 @@ import { name } from './wire/message-bytes.js';
 
 const key = (text: string): string => Buffer.from(name(text)).toString('latin1');
 
-test('`KnownNames` limits the total number of addresses, and first removes the name that was granted least recently', () => {
+test('`KnownNames` (DNS names with granted addresses) limits the total number of addresses, and first removes the name that was granted least recently', () => {
   const known = new KnownNames(() => {}, 9);
   known.granted(key('a.test'), { addresses: [1, 2, 3], patterns: ['*'], by: 1 }, 1_000, 0);
   known.granted(key('b.test'), { addresses: [4, 5, 6], patterns: ['*'], by: 1 }, 1_000, 0);
@@ -17,7 +17,7 @@ test('`KnownNames` limits the total number of addresses, and first removes the n
   expect(known.list(2).map(({ hostname }) => hostname)).toEqual(['a.test']);
 });
 
-test('`KnownNames` lists an address of a name until the grant of this address expires', () => {
+test('`KnownNames` (DNS names with granted addresses) lists an address of a name until the grant of this address expires', () => {
   const known = new KnownNames(() => {});
   known.granted(key('a.test'), { addresses: [1], patterns: ['*'], by: 1 }, 1_000, 0);
   known.granted(key('a.test'), { addresses: [2], patterns: ['*'], by: 1 }, 3_000, 500);
@@ -29,7 +29,7 @@ test('`KnownNames` lists an address of a name until the grant of this address ex
   ]);
 });
 
-test('`KnownNames.grantedUntil` ignores grants for earlier policy generations', () => {
+test('`KnownNames.grantedUntil` (the time until which the addresses of a DNS name are granted) ignores grants for earlier policy generations', () => {
   const known = new KnownNames(() => {});
   const name = key('a.test');
   const both = [{ address: 0xcb00_7101 }, { address: 2 }];

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { RecentWaits } from '#dns/dns-counts.js';
 
-test('`RecentWaits` computes the median and the 99th percentile of only the last 4,096 waits', () => {
+test('`RecentWaits` computes the median and the 99th percentile of only the last 4,096 waits of clients for DNS grants', () => {
   const waits = new RecentWaits();
   expect(waits.summary()).toBe(null);
   waits.add(3);

@@ -27,7 +27,7 @@ const named = (text: string): string[] =>
   [...text.matchAll(/`([a-z0-9]+(?:_[a-z0-9]+)+)`/g)].map(([, word = '']) => word);
 
 test.each(PAGES)(
-  'each word with an underscore in %s is a code, check, drop reason, map, metric or warning of Weir',
+  'each word with an underscore in the page %s is a code, check, drop reason, map, metric or warning of Weir',
   (page) => {
     const known = new Set<string>([
       ...[ERRORS, DROP_REASON, WARNING_CODES].flatMap((table) => Object.keys(table)),
@@ -42,7 +42,7 @@ test.each(PAGES)(
   },
 );
 
-test.each(PAGES)('each key of the configuration that %s names exists', (page) => {
+test.each(PAGES)('each key of the configuration that the page %s names exists', (page) => {
   const sections =
     /`((?:node|log|api|dataplane|policy|dns|findings|wiretap|metrics|service_plane|cluster)\.[a-z_.]+)\b/g;
   const keys = [...fileAt(page).text.matchAll(sections)].map(([, key = '']) => key);

@@ -66,7 +66,7 @@ describe('connections of other processes', () => {
     ['to inspected ports', () => rig.topology.client, [ADDRESSES.server, '443']],
     ['to the API', () => rig.topology.node, ['127.0.0.1', '8080']],
   ])(
-    'connections of other processes %s leave a quarter of the descriptor limit of the node free',
+    'many connections of other processes (%s) leave a quarter of the descriptor limit of the node free',
     async (_, from, at) => {
       const { node } = rig;
       const most = 600;

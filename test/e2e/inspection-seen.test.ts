@@ -285,19 +285,22 @@ describe('hits of the service plane', () => {
       '200',
       { 'http-deny-other': 0, 'http-allows': 1, policy_default: 0 },
     ],
-  ])('one TLS connection or HTTP request adds one hit to %s', async (_, rules, attempt, outcome, expected) => {
-    await rig.put(policyOf(rules));
-    const before = { hits: await hits(), decided: await decisions() };
-    expect(await attempt()).toBe(outcome);
-    const added = async () =>
-      Object.fromEntries(
-        Object.entries(await hits()).map(([name, packets]) => [name, packets - (before.hits[name] ?? 0)]),
+  ])(
+    'one TLS connection or HTTP request adds one hit to the rule or default that decided it: %s',
+    async (_, rules, attempt, outcome, expected) => {
+      await rig.put(policyOf(rules));
+      const before = { hits: await hits(), decided: await decisions() };
+      expect(await attempt()).toBe(outcome);
+      const added = async () =>
+        Object.fromEntries(
+          Object.entries(await hits()).map(([name, packets]) => [name, packets - (before.hits[name] ?? 0)]),
+        );
+      await expect.poll(added, soon).toEqual(expected);
+      expect((await decisions()) - before.decided).toBe(1);
+      const unused = Object.entries(expected).flatMap(([name, packets]) => (packets === 0 ? [name] : []));
+      expect(Object.keys(await hits('?unused=true&group=clients'))).toEqual(
+        unused.filter((name) => name !== 'policy_default'),
       );
-    await expect.poll(added, soon).toEqual(expected);
-    expect((await decisions()) - before.decided).toBe(1);
-    const unused = Object.entries(expected).flatMap(([name, packets]) => (packets === 0 ? [name] : []));
-    expect(Object.keys(await hits('?unused=true&group=clients'))).toEqual(
-      unused.filter((name) => name !== 'policy_default'),
-    );
-  });
+    },
+  );
 });

@@ -34,6 +34,9 @@ test('a node logs text with priorities if its standard output goes to the journa
 test.each([
   ['the journal does not read its standard output', {}, '1:2'],
   ['log.format is json', { format: 'json' }, OF_STANDARD_OUTPUT],
-])('a node logs JSON if %s', async (_, log, stream) => {
-  expect(JSON.parse(await firstLine(log, stream))).toMatchObject({ node: 'gw' });
-});
+])(
+  'a node logs JSON, not text with priorities, if its log is not for the journal or JSON is configured: %s',
+  async (_, log, stream) => {
+    expect(JSON.parse(await firstLine(log, stream))).toMatchObject({ node: 'gw' });
+  },
+);

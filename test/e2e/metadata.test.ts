@@ -299,7 +299,7 @@ describe('a server that sends HelloRetryRequest', () => {
   });
 
   test.each(SAME)(
-    'a server that sends HelloRetryRequest receives a second ClientHello with changes that RFC 8446 permits: %s',
+    'a server that sends HelloRetryRequest receives a second ClientHello with changes that RFC 8446 permits (change: %s)',
     async (_, sent) => {
       await rig.put(policyOf(named));
       expect(await send(rig, PORTS.retrying, sent)).toBe('hello');
@@ -314,7 +314,7 @@ describe('a server that sends HelloRetryRequest', () => {
   });
 
   test.each(CHANGED)(
-    'a server that sends HelloRetryRequest receives no second ClientHello with changes that RFC 8446 forbids: %s',
+    'a server that sends HelloRetryRequest receives no second ClientHello with changes that RFC 8446 forbids (change: %s)',
     async (_, sent) => {
       await rig.put(policyOf(named));
       const before = names().length;
@@ -330,7 +330,7 @@ describe('a server that sends HelloRetryRequest', () => {
   });
 
   test.each(CHANGED)(
-    'under a deny rule, a server that sends HelloRetryRequest receives no second ClientHello that violates RFC 8446: %s',
+    'under a deny rule, a server that sends HelloRetryRequest receives no second ClientHello that violates RFC 8446 (change: %s)',
     async (_, sent) => {
       await rig.put(policyOf([on(PORTS.retrying, { sni: ['denied.test'] }, { action: 'deny' }), any(PORTS.retrying)]));
       expect(await send(rig, PORTS.retrying, sent)).toBe('reset');

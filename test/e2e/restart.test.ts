@@ -125,7 +125,7 @@ async function plainStart(): Promise<number> {
 
 const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
-test('in the median of five restarts, a new inspected connection waits less than ten times a start of Node.js, and a DNS lookup less than thirteen times', async () => {
+test('in the median of five restarts, a new inspected connection waits less than ten times as long as Node.js needs to start, and a DNS lookup less than thirteen times as long', async () => {
   const to = [ADDRESSES.server, '443', SERVER_NAME, ADDRESSES.nodeLan, 'api.example.com'];
   const client = await pairs(rig.topology, ...to);
   const seen: { stop: number; connection: number; answer: number; plain: number }[] = [];

@@ -80,7 +80,7 @@ test('200 MB pass a spliced connection unchanged in each direction', async () =>
 });
 
 test.each(['client_first', 'server_first'])(
-  'after one side of a spliced connection has sent FIN, data still passes in the other direction (%s)',
+  'after one side of a spliced connection has sent FIN, data still passes in the other direction (order: %s)',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;

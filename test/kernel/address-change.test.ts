@@ -241,7 +241,7 @@ describe('an actor that could not bind its listen address', () => {
     ],
   ];
   test.each(PARTS)(
-    'a listener whose address was missing is bound as soon as the address appears, before the back-off ends: %s',
+    'a listener whose address was missing is bound as soon as the address appears, before the back-off ends (part of the node: %s)',
     async (_, actorOf) => {
       leave = enterNamespace(topology.node.name);
       const part = {

@@ -64,7 +64,7 @@ describe('a token from a file', () => {
     ['::1', '[::1]'],
     ['127.0.0.1', 'localhost'],
   ])(
-    '`weir` does not send a token from a file to a process of another user that listens at %s, by the address %s',
+    '`weir` does not send a token from a file to a process of another user that listens at the address %s, if the command connects to the address %s',
     async (address, host) => {
       writeFileSync(file, 'secret');
       const { said, pid } = await listen('8080', address);
@@ -191,21 +191,24 @@ describe('a server without a response', () => {
   test.each([
     ['failed failed 0 0', 'weir.service has failed: `journalctl -u weir` shows why'],
     ['active running 7 0', 'check that the node runs at this address;'],
-  ])('a `weir` command that cannot connect gives advice on weir.service in the state %s', async (state, advice) => {
-    const { code, err } = await listAsNobody(8090, state);
-    expect({ code, err }).toEqual({
-      code: 1,
-      err: expect.stringMatching(
-        `^weir: http://127.0.0.1:8090 cannot be reached: connection refused\n  → ${advice}`,
-      ) as string,
-    });
-  });
+  ])(
+    'a `weir` command that cannot connect gives advice for the state "%s" that systemd reports of weir.service',
+    async (state, advice) => {
+      const { code, err } = await listAsNobody(8090, state);
+      expect({ code, err }).toEqual({
+        code: 1,
+        err: expect.stringMatching(
+          `^weir: http://127.0.0.1:8090 cannot be reached: connection refused\n  → ${advice}`,
+        ) as string,
+      });
+    },
+  );
 
   test.each([
     ['runs', 'active running 7 3'],
     ['starts', 'activating start 7 3'],
     ['has no stored socket', 'inactive dead 0 0'],
-  ])('a `weir` command waits for a slow response if weir.service %s', async (_, state) => {
+  ])('a `weir` command waits for a slow response if systemd reports that weir.service %s', async (_, state) => {
     const slow = createServer((_request, response) => {
       setTimeout(() => response.end('{"items":[]}'), 4_000);
     }).listen(8088, '127.0.0.1');
@@ -223,7 +226,7 @@ test.each([
   ['<html>', 404],
   ['{"hello":1}', 200],
 ])(
-  'the response %s with status %d of another program ends `weir status --wait` at once, and the error names the process',
+  'an HTTP response with the body %s and the status %d from a program other than Weir ends `weir status --wait` at once, and the error names the process',
   async (body, status) => {
     const { pid } = await listen('8089', '127.0.0.1', `response.statusCode = ${status}; response.end('${body}')`);
     const { code, err } = await run(['status', '--wait', '--server', 'http://127.0.0.1:8089'], {

@@ -171,17 +171,20 @@ describe.each([{ forceClsact: false }, { forceClsact: true }])('policed bridge p
       { forwarding: 'direct' },
       (name) => ![...NON_IPV4, ...NEVER, 'LLDP neighbours'].includes(name),
     ],
-  ])('policed bridge ports switch exactly these kinds of frames with %s', async (_, action, options, crosses) => {
-    for (const port of PORTS) sh(`ip link set ${port} type bridge_slave group_fwd_mask 0x4000`);
-    police({ ...options, forceClsact });
-    enforce(defaultOnly(action));
-    const { server, third } = await bridged.send('client', SWITCHED_FRAMES.attacks);
-    const expected = Object.keys(SWITCHED_FRAMES.attacks).filter(crosses);
-    expect(server).toEqual(expected);
-    const groups = (names: readonly string[]): string[] =>
-      names.filter((name) => (SWITCHED_FRAMES.attacks[name]?.[0] ?? 0) & 1);
-    expect(groups(third)).toEqual(groups(expected));
-  });
+  ])(
+    'policed bridge ports switch exactly the kinds of frames that the policy and the settings permit: %s',
+    async (_, action, options, crosses) => {
+      for (const port of PORTS) sh(`ip link set ${port} type bridge_slave group_fwd_mask 0x4000`);
+      police({ ...options, forceClsact });
+      enforce(defaultOnly(action));
+      const { server, third } = await bridged.send('client', SWITCHED_FRAMES.attacks);
+      const expected = Object.keys(SWITCHED_FRAMES.attacks).filter(crosses);
+      expect(server).toEqual(expected);
+      const groups = (names: readonly string[]): string[] =>
+        names.filter((name) => (SWITCHED_FRAMES.attacks[name]?.[0] ?? 0) & 1);
+      expect(groups(third)).toEqual(groups(expected));
+    },
+  );
 
   test('policed bridge ports drop all frames without BPF programs and the node process, even if a rule sets the mark of Weir', async () => {
     police({ forceClsact });

@@ -229,16 +229,19 @@ describe('the copied routes', () => {
     ['a new route', 'route add 10.90.0.0/16 via 10.77.2.2'],
     ['a new address', 'addr add 10.77.91.1/24 dev ext0'],
     ['the loss of a link', 'link set ext0 down'],
-  ])('the routes copied into the datapath are not used after %s, even before the next check', async (_, command) => {
-    await copyAndFalsify();
-    expect(copying.routes.isInForce).toBe(true);
-    await ip(command);
-    expect(isDropped()).toBe(false);
-    expect(copying.routes.isInForce).toBe(false);
-  });
+  ])(
+    'the routes copied into the datapath are not used after a change of the network (%s), even before the next check',
+    async (_, command) => {
+      await copyAndFalsify();
+      expect(copying.routes.isInForce).toBe(true);
+      await ip(command);
+      expect(isDropped()).toBe(false);
+      expect(copying.routes.isInForce).toBe(false);
+    },
+  );
 
   test.each(['udp', 'tcp'] as const)(
-    'the routes copied into the datapath determine the interface towards the destination of a new %s flow',
+    'the routes copied into the datapath determine the interface towards the destination of a new flow of the protocol %s',
     (protocol) => {
       copy();
       expect(isHeld()).toBe(true);

@@ -52,7 +52,7 @@ function cutsOf(calls: number): number[] {
   return cuts;
 }
 
-test('if a takeover is killed while it migrates flows, the next process finishes the takeover and no packet is lost', async () => {
+test('if a new process is killed while it takes over the BPF maps and migrates flows, the next process completes this without packet loss', async () => {
   const variants = [node.options({ flowCapacity: 131_072 }), node.options()];
   node.start().attach();
   node.putInForce(policyOf(0), 1);
@@ -79,7 +79,7 @@ const beginnings: Record<string, () => void> = {
 };
 
 test.each(Object.keys(beginnings))(
-  'after a process is killed while %s, the old or the new policy is in force, and the next process finishes the takeover',
+  'after a process is killed in the middle of a change (%s), the old or the new policy is in force, and the next process takes over the BPF maps',
   async (kind) => {
     const begin = beginnings[kind] ?? (() => undefined);
     const step = { options: node.options(), destinations: 4_000 };

@@ -79,7 +79,7 @@ describe('the datapath of a node between client and server', () => {
     [HAS_TCX ? 'tcx' : 'clsact', false],
     ['clsact', true],
   ] as const)(
-    'the datapath allows, drops and audits packets by the policy in force, attached by %s',
+    'the datapath allows, drops and audits packets by the policy in force, with BPF programs attached by %s',
     async (by, forceClsact) => {
       start({ forceClsact });
       const attachments = datapath.attach().map((attachment) => [attachment.interface, attachment.by]);
@@ -224,7 +224,7 @@ describe('the datapath of a node between client and server', () => {
     start().attach();
   });
 
-  test('the datapath loses no packet while a restarted process takes over', async () => {
+  test('the datapath loses no packet while a restarted process takes over the BPF maps and programs', async () => {
     start().attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -262,7 +262,7 @@ describe('the datapath of a node between client and server', () => {
     },
   );
 
-  test('the datapath refuses a staged policy whose verdicts differ from the proof sample, and keeps the earlier policy in force', async () => {
+  test('the datapath refuses a policy whose verdicts in the kernel differ from the expected verdicts of the test packets, and keeps the earlier policy in force', async () => {
     start().attach();
     const allow = sampleOf(defaultOnly('allow'));
     expect(() => datapath.prove(allow)).toThrow('nothing is staged');

@@ -95,7 +95,7 @@ test('with direct forwarding, all packets of a TCP connection are sent directly,
   expect(kernel.flowsIn('flows')).toMatchObject([{ state: 'tcp_closing', packets: [3n, 4n] }]);
 });
 
-test('direct forwarding is off before user space sets a deadline, and after the deadline', () => {
+test('direct forwarding is off until the node process sets a deadline for it, and after this deadline', () => {
   kernel.slots.setDirectUntil(0n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
   kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
@@ -110,11 +110,14 @@ test.each([
   ['has a TTL of 1', () => see(asked, {}, set(8, 1))],
   ['has a wrong checksum', () => see(asked, {}, undefined, set(10, 0x5a))],
   ['leaves by the interface that it came in by', () => see({ ...asked, destination: at(ADDRESSES.clientOther) + 7 })],
-])('with direct forwarding, a packet that %s goes to the network stack', (_, pass) => {
-  expect(see(asked)).toBe(SENT);
-  expect(pass()).toBe(PASSED);
-  expect(pass()).toBe(PASSED);
-});
+])(
+  'with direct forwarding, a packet that the datapath cannot forward itself (it %s) goes to the network stack',
+  (_, pass) => {
+    expect(see(asked)).toBe(SENT);
+    expect(pass()).toBe(PASSED);
+    expect(pass()).toBe(PASSED);
+  },
+);
 
 test('with direct forwarding, a packet to 0.0.0.0/8 goes to the network stack, even if a default route exists', async () => {
   await topology.node.must('ip', 'route', 'add', 'default', 'via', ADDRESSES.server);

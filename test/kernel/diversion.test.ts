@@ -55,7 +55,7 @@ describe('`diversionStands` and `makeDiversion`', () => {
     ['the rule matches packets without the mark', ['rule del pref 8353', OWN.replace('pref', 'not pref')]],
     ['the rule ignores the default route', ['rule del pref 8353', `${OWN} suppress_prefixlength 0`]],
   ])(
-    '`diversionStands` returns false if %s, and `makeDiversion` repairs the routing of redirected packets',
+    '`diversionStands` returns false if the routing of redirected packets is incomplete or wrong (%s), and `makeDiversion` repairs the routing of redirected packets',
     (_, commands) => {
       ip('addr add 192.0.2.1/32 dev lo');
       try {
@@ -91,7 +91,7 @@ describe('`diversionFaults`', () => {
     'rule add pref 100 prohibit',
     'rule add pref 100 goto 32766',
   ])(
-    '`diversionFaults` reports a third-party routing rule with a lower preference number that can match redirected packets: %s',
+    '`diversionFaults` reports a third-party routing rule with a lower preference number that can match redirected packets (command: %s)',
     (command) => {
       ip(command);
       expect(faults()).toEqual(['ip rule 100']);
@@ -114,10 +114,13 @@ describe('`diversionFaults`', () => {
     'rule add pref 100 goto 9999',
     'rule add pref 100 nop',
     'rule add pref 9000 lookup 77',
-  ])('`diversionFaults` does not report a routing rule that cannot affect redirected packets: %s', (command) => {
-    ip(command);
-    expect(faults()).toEqual([]);
-  });
+  ])(
+    '`diversionFaults` does not report a routing rule that cannot affect redirected packets (command: %s)',
+    (command) => {
+      ip(command);
+      expect(faults()).toEqual([]);
+    },
+  );
 
   test("`diversionFaults` reports a third-party routing rule that has the same preference as Weir's rule for redirected packets", () => {
     removeDiversion();

@@ -174,7 +174,7 @@ describe('packets with a forged source to sockets of the DNS proxy and service p
     },
   );
 
-  test('a packet with a forged source reaches no socket of the DNS proxy or service plane without BPF hooks, after a takeover, or after a restored guard', async () => {
+  test('no packet with a forged source reaches a socket of the DNS proxy or service plane without BPF hooks, after another process opened the datapath, or after `attach` restored the nftables rules of Weir', async () => {
     police().close();
     sh(`rm ${topology.pinPath}/links-*/*`);
     await hooksGone(topology.node.name);
@@ -252,7 +252,7 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     ['police_local', { policeLocal: true }],
     ['clsact', { forceClsact: true }],
   ])(
-    'a listener on 127.0.0.1 receives no packets from a policed interface, although route_localnet is 1: %s',
+    'a listener on 127.0.0.1 receives no packets from a policed interface, although route_localnet is 1 (setting: %s)',
     (_, more) => {
       police(more);
       expect([ADDRESSES.client, '127.0.0.1', '127.0.0.2'].map((source) => received(source))).toEqual([0, 0, 0]);

@@ -358,7 +358,7 @@ describe('denied packets during changes of interfaces', () => {
     ['its outside', ['wan0 net0'], ['wan0', 'net0'], ['net0 wan0']],
     ['the inside again and again', ['lan0 up0', 'up0 lan5', 'lan5 up1'], ['lan5', 'up1'], ['up1 lan0']],
   ])(
-    'no denied packet passes while %s is renamed, which fails `dataplane_config` with both names',
+    'no denied packet passes while an interface of the node (%s) is renamed, which fails `dataplane_config` with both names',
     async (_, to, [, now], back) => {
       await rename(...to);
       await expect.poll(config).toMatchObject({ state: 'interface_renamed' });
@@ -396,7 +396,9 @@ describe('denied packets during changes of interfaces', () => {
     ],
     ['the inside is a bridge port', 'ip link add br1 up type bridge; ip link set lan0 master br1', 'ip link del br1'],
     ['a macvlan is on top', 'ip link add link lan0 name m0 up type macvlan', 'ip link del m0'],
-  ])('no denied packet passes while %s', ([, change, undo]) => stays(change, undo));
+  ])('no denied packet passes while nftables or a policed interface is changed: %s', ([, change, undo]) =>
+    stays(change, undo),
+  );
 
   skipUnless(HAS_VRFS, 'the kernel has no VRF interfaces (module vrf)').test(
     'no denied packet passes while the inside interface is a port of a VRF',
@@ -423,7 +425,7 @@ describe('denied packets during changes of interfaces', () => {
     ['TCX', false],
     ['clsact', true],
   ])(
-    'no denied packet passes if an interface is renamed before the next process starts, which then reports both names (%s)',
+    'no denied packet passes if an interface is renamed before the next process starts, which then reports both names (hooks of %s)',
     async (_, forceClsact) => {
       await system.shutdown();
       await datapath.close();

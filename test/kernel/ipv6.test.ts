@@ -171,7 +171,7 @@ describe('an established TCP connection over IPv6', () => {
     ['client to node, forwarding directly', 'client', 'node', IPV6.nodeLan, { forwarding: 'direct' }],
     ['client to server with non_ipv4: pass', 'client', 'server', IPV6.server, { nonIpv4: 'pass' }],
   ])(
-    'an established TCP connection over IPv6 continues when the datapath attaches and detaches, and a new connection can be opened: %s',
+    'an established TCP connection over IPv6 continues when the datapath attaches and detaches, and a new connection can be opened (direction: %s)',
     async (_, from, to, address, more) => {
       const say = await converse(from, to, address);
       const answered = [await say()];

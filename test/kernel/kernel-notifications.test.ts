@@ -72,7 +72,7 @@ test.each([
     { links: false, guard: false, thirdPartyHooks: true },
   ],
 ] as const)(
-  'the kernel notifies the node of %s (the guard is the nftables table weir)',
+  'the notifications of the kernel about a change (%s) tell the node what to check: interfaces, the guard (nftables table weir) or third-party hooks',
   (_, command, notifications) => {
     expect(heard(command)).toEqual({ ...notifications, readable: true });
   },

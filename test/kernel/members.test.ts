@@ -188,7 +188,7 @@ test('the Kubernetes members in the kernel stay after the end of the process, an
   expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 
-test('a pod loses its rights if its removal is the first member change after a restart, and a staged policy has larger maps', async () => {
+test('a pod loses its rights if its removal is the first member change after a restart, and a policy that is prepared (staged) has larger maps', async () => {
   expect(await passes(WEB_PORT)).toBe(true);
   await datapath.close();
   await start();
@@ -197,7 +197,7 @@ test('a pod loses its rights if its removal is the first member change after a r
   expect(await passes(WEB_PORT)).toBe(false);
 });
 
-test('a pod loses its rights within 60 ms while a policy with 100,000 rules is staged', async () => {
+test('a pod loses its rights within 60 ms while a policy with 100,000 rules is prepared (staged)', async () => {
   const program = largeProgram();
   await datapath.stage(program, 2);
   const last: number[] = [];

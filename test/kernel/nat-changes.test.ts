@@ -104,7 +104,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
 );
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a connection that the earlier forward judge (netfilter program) has opened at the end of an upgrade continues',
+  'a connection that the forward judge (netfilter program) of the earlier build has opened at the end of an upgrade continues',
   async () => {
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
@@ -197,7 +197,7 @@ add rule netdev wan in meta protocol ip6 meta priority set ${pending}`,
 });
 
 skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
-  'a detached link of the forward judge is reported as a lost guard, and `attach` creates another link',
+  'a detached link of the forward judge (netfilter program) is reported like a loss of the nftables rules of Weir, and `attach` creates another link',
   async () => {
     node.police(denyAll);
     const { links } = new Pins(node.topology.pinPath);

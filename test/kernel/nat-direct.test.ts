@@ -415,7 +415,7 @@ skipUnless(direct, LACKS.conntrackLookup).describe('a download through masquerad
   });
 
   test.each(['on', 'off'])(
-    'a download through masquerade arrives complete with checksum offload %s, and goes through the network stack only at first',
+    'a download through masquerade arrives complete with checksum offload switched %s, and goes through the network stack only at first',
     async (offload) => {
       for (const host of [topology.client, topology.server]) await host.must('ethtool', '-K', 'eth0', 'tx', offload);
       const serving = topology.server.start(process.execPath, ['-e', SERVE]);

@@ -55,29 +55,32 @@ test.each<[string, () => void, readonly string[]]>([
   ['the whole pin path', () => rmSync(topology.pinPath, { recursive: true }), PINNED],
   ['another map is pinned as `active`', () => replace('active', 'vitals'), ['active']],
   ['another map is pinned as `layouts`', () => replace('layouts', 'sweep'), ['layouts']],
-])('`look` reports removed or replaced BPF pins, and `attach` restores these pins: %s', async (_, lose, lost) => {
-  expect(datapath.look()).toEqual([]);
-  lose();
-  const seen = datapath.look().filter(({ type }) => type !== 'link_lost');
-  expect(seen.map((change) => ({ ...change, pins: 'pins' in change ? [...change.pins].sort() : [] }))).toEqual([
-    { type: 'pins_lost', pins: lost },
-  ]);
-  expect(datapath.look()).toEqual([]);
-  datapath.attach();
-  expect(datapath.look()).toEqual([]);
-  expect(readdirSync(folder).sort()).toEqual(PINNED);
-  expect(readdirSync(topology.pinPath).sort()).toEqual([
-    `links-${networkNamespace()}`,
-    'maps-1',
-    `names-${networkNamespace()}`,
-  ]);
-  // Start another datapath: it must find the policy in force, and traffic must still pass.
-  datapath.close();
-  datapath = new LocalDatapath(datapathOptions(topology.pinPath));
-  expect(datapath.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
-  datapath.attach();
-  expect(await reaches()).toBe(true);
-});
+])(
+  '`look` reports removed or replaced BPF pins, and `attach` restores these pins (lost or replaced: %s)',
+  async (_, lose, lost) => {
+    expect(datapath.look()).toEqual([]);
+    lose();
+    const seen = datapath.look().filter(({ type }) => type !== 'link_lost');
+    expect(seen.map((change) => ({ ...change, pins: 'pins' in change ? [...change.pins].sort() : [] }))).toEqual([
+      { type: 'pins_lost', pins: lost },
+    ]);
+    expect(datapath.look()).toEqual([]);
+    datapath.attach();
+    expect(datapath.look()).toEqual([]);
+    expect(readdirSync(folder).sort()).toEqual(PINNED);
+    expect(readdirSync(topology.pinPath).sort()).toEqual([
+      `links-${networkNamespace()}`,
+      'maps-1',
+      `names-${networkNamespace()}`,
+    ]);
+    // Start another datapath: it must find the policy in force, and traffic must still pass.
+    datapath.close();
+    datapath = new LocalDatapath(datapathOptions(topology.pinPath));
+    expect(datapath.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
+    datapath.attach();
+    expect(await reaches()).toBe(true);
+  },
+);
 
 test('`attach` creates and locks the pin path again if the pin path was removed', () => {
   rmSync(topology.pinPath, { recursive: true });
@@ -106,18 +109,21 @@ test.each([
   ['the same maps', {}],
   ['the same maps and another mark mask', { markMask: 0x0f00_0000 }],
   ['other maps', { flowCapacity: 2_048 }],
-])('a start with %s that ends before `attach` leaves the pins and the hooks as they were', async (_, more) => {
-  datapath.close();
-  const before = inKernel();
-  const failing = new LocalDatapath(datapathOptions(topology.pinPath, more));
-  expect(failing.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
-  failing.close();
-  expect(inKernel()).toEqual(before);
-  expect(await reaches()).toBe(true);
-  datapath.open();
-  datapath.attach();
-  expect(datapath.look()).toEqual([]);
-});
+])(
+  'a start of the datapath with %s that ends before `attach` leaves the BPF pins and the hooks as they were',
+  async (_, more) => {
+    datapath.close();
+    const before = inKernel();
+    const failing = new LocalDatapath(datapathOptions(topology.pinPath, more));
+    expect(failing.open()).toMatchObject({ adopted: true, inForce: { generation: 7 } });
+    failing.close();
+    expect(inKernel()).toEqual(before);
+    expect(await reaches()).toBe(true);
+    datapath.open();
+    datapath.attach();
+    expect(datapath.look()).toEqual([]);
+  },
+);
 
 test('the first start of a datapath that ends before `attach` leaves no BPF maps in the pin path', () => {
   datapath.close();
@@ -142,25 +148,28 @@ test('`detach` removes the pins of Weir, and keeps those of other programs in th
 test.each([
   ['TCX links', false],
   ['filters of clsact', true],
-])('`detach` loses no packet of a flow that the policy allows, with %s', async (_, forceClsact) => {
-  datapath.close();
-  detach(topology.pinPath);
-  datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forceClsact }));
-  datapath.open();
-  datapath.attach();
-  datapath.stage(allowAll, 7);
-  datapath.flip();
-  const ping = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '500', '-W', '1', ADDRESSES.server]);
-  let output = '';
-  ping.stdout?.on('data', (data: Buffer) => (output += data.toString()));
-  const ended = once(ping, 'close');
-  await expect.poll(() => output).toContain('icmp_seq=20 ');
-  datapath.close();
-  detach(topology.pinPath);
-  expect(output).not.toContain('icmp_seq=400 ');
-  await ended;
-  expect(output).toContain('500 packets transmitted, 500 received');
-});
+])(
+  '`detach` loses no packet of a flow that the policy allows, if the BPF programs are attached by %s',
+  async (_, forceClsact) => {
+    datapath.close();
+    detach(topology.pinPath);
+    datapath = new LocalDatapath(datapathOptions(topology.pinPath, { forceClsact }));
+    datapath.open();
+    datapath.attach();
+    datapath.stage(allowAll, 7);
+    datapath.flip();
+    const ping = topology.client.start('ping', ['-n', '-i', '0.002', '-c', '500', '-W', '1', ADDRESSES.server]);
+    let output = '';
+    ping.stdout?.on('data', (data: Buffer) => (output += data.toString()));
+    const ended = once(ping, 'close');
+    await expect.poll(() => output).toContain('icmp_seq=20 ');
+    datapath.close();
+    detach(topology.pinPath);
+    expect(output).not.toContain('icmp_seq=400 ');
+    await ended;
+    expect(output).toContain('500 packets transmitted, 500 received');
+  },
+);
 
 test('`detach` keeps the BPF programs if it cannot remove the guard (nftables rules)', async () => {
   datapath.close();
@@ -180,7 +189,7 @@ test.each([
   // The lowest bit of both masks is equal.
   ['a mark mask with the same lowest bit', { markMask: 0x0170_0000 }, null],
 ])(
-  'with %s, `open` finds a policy in force only if the attached BPF programs have the same mark mask as the process',
+  '`open` of a process with %s finds a policy in force only if the attached BPF programs have the same mark mask as the process',
   (_, more, generation) => {
     datapath.close();
     const next = new LocalDatapath(datapathOptions(topology.pinPath, more));

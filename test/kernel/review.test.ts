@@ -194,7 +194,7 @@ describe('the review of unsupported NAT', () => {
       ['table nat of iptables-legacy: lan0, wan0'],
     ],
   ])(
-    'the review of a node reports unsupported NAT on a policed outside interface as a fault for this NAT: %s',
+    'the review of a node reports unsupported NAT on a policed outside interface as a fault (NAT: %s)',
     (_, command, expected) => {
       sh(command);
       expect(faults(BOTH)).toEqual(expected);
@@ -211,17 +211,20 @@ describe('the review of unsupported NAT', () => {
     ['NAT of IPv6', nft('oifname "wan0" masquerade', 'postrouting', 'ip6')],
     ['empty tables of iptables-nft', 'iptables-nft -t nat -S'],
     ['empty tables of iptables-legacy', 'iptables-legacy -t nat -S'],
-  ])('the review of a node reports no fault on a policed outside interface for: %s', (_, command) => {
-    sh(command);
-    expect(faults(BOTH)).toEqual([]);
-  });
+  ])(
+    'the review of a node reports no fault on a policed outside interface for NAT tables or rules that do not concern it: %s',
+    (_, command) => {
+      sh(command);
+      expect(faults(BOTH)).toEqual([]);
+    },
+  );
 
   test.each([
     ['masquerade', nft('oifname "wan0" masquerade')],
     ['masquerade of any interface', nft('masquerade')],
     ['a redirect on the inside', nft('iifname "lan0" udp dport 53 redirect to :5353', 'prerouting')],
     ['iptables-legacy', 'iptables-legacy -t nat -A POSTROUTING -j MASQUERADE'],
-  ])('the review of a node reports no NAT fault if only the inside interface is policed: %s', (_, command) => {
+  ])('the review of a node reports no NAT fault if only the inside interface is policed (NAT: %s)', (_, command) => {
     sh(`${command}; ip route add default via ${ADDRESSES.server}`);
     expect(faults(INSIDE)).toEqual([]);
   });
@@ -231,7 +234,7 @@ describe('the review of unsupported NAT', () => {
     `ip route add default nexthop via ${ADDRESSES.server} nexthop via 10.77.2.3`,
     `ip route add default via ${ADDRESSES.server} table 77; ip rule add pref 9 from 10.77.1.0/24 lookup 77`,
   ])(
-    'the review of a node reports NAT without an interface as a fault on the interface of a default route: %s',
+    'the review of a node reports NAT without an interface as a fault on the interface of a default route (route: %s)',
     (command) => {
       sh(`${nft('masquerade')}; ${command}`);
       expect(faults(BOTH)).toEqual([`${CHAIN}: wan0`]);

@@ -254,7 +254,7 @@ describe('fragments with a forged source', () => {
   );
 
   test.each(cases)(
-    "forged fragments do not change the reassembly of another sender's datagram with reverse_path: %s, if they come in by %s",
+    "forged fragments do not change the reassembly of another sender's datagram with reverse_path: %s, if they come in by the interface %s",
     (reversePath, by) => {
       load({ reversePath });
       for (const [kind, forgery] of forgeries) {
@@ -331,7 +331,7 @@ describe('an ICMP error about a flow', () => {
     ['half open', () => see('lan0', asked)],
     ['answered', answered],
   ])(
-    'an ICMP error counts as part of a flow only if it comes in by the interface that the flow leaves by: %s flow',
+    'an ICMP error counts as part of a flow only if it comes in by the interface that the flow leaves by (%s flow)',
     (_, open) => {
       open();
       expect(see('wan0', about(asked), quoting(asked))).toBe(PASSED);

@@ -78,7 +78,7 @@ async function flows(): Promise<object[]> {
 const real = (from: string, to: string) => ({ source: from, destination: to });
 
 describe('the flow list', () => {
-  test.each(['connect', 'datagram'])('the flow list shows the source after SNAT (%s)', async (how) => {
+  test.each(['connect', 'datagram'])('the flow list shows the source after SNAT (client sends by: %s)', async (how) => {
     await police(TABLE);
     await ask('client', how, ADDRESSES.server, ALLOWED, '--source-port', '41000');
     const server = `${ADDRESSES.server}:${ALLOWED}`;

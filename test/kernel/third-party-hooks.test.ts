@@ -138,7 +138,7 @@ test.each([
     'net.ipv4.ip_forward_update_priority is 0',
   ],
 ])(
-  'with forwarding: auto, %s makes packets go through the network stack until its removal',
+  'with forwarding: auto, a third-party hook or setting (%s) makes packets go through the network stack until its removal',
   (_, come, go, expected) => {
     expect(reason()).toBe(ALONE);
     sh(come);
@@ -180,14 +180,17 @@ test.each([
     'tc qdisc del dev lan0 clsact',
   ],
   ['a tunnel that is down', 'ip tuntap add dev tun7 mode tun', 'ip link del tun7'],
-])('with forwarding: auto, %s does not end direct forwarding', (_, come, go) => {
-  sh(come);
-  try {
-    expect(reason()).toBe(ALONE);
-  } finally {
-    sh(go);
-  }
-});
+])(
+  'with forwarding: auto, a hook or setting that does not affect forwarded packets (%s) does not end direct forwarding',
+  (_, come, go) => {
+    sh(come);
+    try {
+      expect(reason()).toBe(ALONE);
+    } finally {
+      sh(go);
+    }
+  },
+);
 
 skipUnless(HAS_TCX, LACKS.tcx).test(
   'with forwarding: auto, a third-party BPF program on the hook ends direct forwarding',

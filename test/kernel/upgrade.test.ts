@@ -164,7 +164,7 @@ test.each([
   ['flows are migrated and the policy is compiled again', { anotherLayout: true }],
   ['flows are migrated and the policy stays', { capacities: [131_072, 65_536] }],
   ['the maps are reused', {}],
-])('packets in counters that were never flushed count as hits of their rule if %s', async (_, how) => {
+])('packets in counters never flushed count as hits of their rule after a restart: %s', async (_, how) => {
   const { anotherLayout = false, capacities = [65_536] } = how as { anotherLayout?: boolean; capacities?: number[] };
   node.start().attach();
   node.putInForce(ranked(0), 1);

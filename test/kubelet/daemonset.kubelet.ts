@@ -194,7 +194,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     ['the deletion of its pod', async () => kubectl('-n', 'weir-system', 'delete', 'pod', ...(await podsOfWeir()))],
     ['the end of its process by SIGKILL', async () => process.kill(pidOfWeir(), 'SIGKILL')],
   ])(
-    'the DaemonSet enforces the policy during %s: no allowed packet is lost, and no denied packet passes',
+    'the DaemonSet enforces the policy while its pod or process is replaced (%s): no allowed packet is lost, and no denied packet passes',
     async (_, change) => {
       const pid = pidOfWeir();
       const seen = await during(async () => {

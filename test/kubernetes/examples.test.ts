@@ -69,7 +69,7 @@ describe('example policy with Kubernetes selectors', () => {
         ['batch', '10.244.7.0/24'],
       ],
     ],
-  ])('the example policy %s selects the expected addresses', (file, expected) => {
+  ])('the Kubernetes selectors of the example policy %s select the expected addresses', (file, expected) => {
     expect(sourcesOf(JSON.parse(text(file).json) as PolicyConfig)).toEqual(expected);
   });
 

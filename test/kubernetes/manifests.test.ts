@@ -87,7 +87,7 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
     });
 
     it.each([...OVERLAYS, REMOVAL] as const)(
-      'the manifests of %s have only fields that the Kubernetes server knows',
+      'the manifests of the variant %s have only fields that the Kubernetes server knows',
       async (overlay) => {
         const refusals = manifestsOf(overlay).map(async (manifest) => [
           manifest.kind,
@@ -106,7 +106,7 @@ skipUnless(HAS_MACHINERY, LACKS.apiMachinery).describe(
       ],
       ['"failureThreshold":60', '"failureThreshold":"60"', 'into Go struct field'],
     ])(
-      'the Kubernetes server of this test refuses a manifest in which the field %s is replaced by %s',
+      'the Kubernetes server of this test refuses a manifest in which the field or value %s is replaced by the wrong text %s',
       async (field, wrong, message) => {
         const set = JSON.stringify(manifestsOf('calico').find(({ kind }) => kind === 'DaemonSet'));
         expect(set).toContain(field);
@@ -139,7 +139,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
     ['bridge', ['cni0*'], 'n1', undefined],
     ['gateway', ['lan0', 'wan0'], null, undefined],
   ] as const)(
-    'the manifests of %s have a valid configuration with the expected interfaces, scope and pod networks',
+    'the manifests of the variant %s have a valid configuration with the expected interfaces, scope and pod networks',
     (overlay, interfaces, node, pods) => {
       const { env } = containerOf(overlay);
       const environment = Object.fromEntries(env.map(({ name, value = OF_POD[name] }) => [name, value]));
@@ -152,7 +152,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
   );
 
   it.each(OVERLAYS)(
-    'the manifests of %s have a policy in audit mode that names the integration of the cluster',
+    'the manifests of the variant %s have a policy in audit mode that names the integration of the cluster',
     (overlay) => {
       const { value } = readPolicyText(dataOf(overlay, 'policy.yaml'));
       expect(value.mode).toBe('audit');
@@ -168,7 +168,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
     },
   );
 
-  it.each(OVERLAYS)('the manifests of %s give the same capabilities as the systemd unit', (overlay) => {
+  it.each(OVERLAYS)('the manifests of the variant %s give the same capabilities as the systemd unit', (overlay) => {
     const { securityContext } = containerOf(overlay);
     const unit = readFileSync(repository('deploy/systemd/weir.service'), 'utf8');
     const ofUnit = /^AmbientCapabilities=(.*)$/m.exec(unit)?.[1]?.split(' ') ?? [];
@@ -179,7 +179,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
   });
 
   it.each(OVERLAYS)(
-    'the manifests of %s are accepted by a real API server, and a second time without a change',
+    'the manifests of the variant %s are accepted by a real API server, and a second time without a change',
     async (overlay) => {
       expect(built.get(overlay)).toMatch(NEWER);
       const daemonSet = async () =>

@@ -49,7 +49,7 @@ test('one message to the node contains all changes of Kubernetes members that on
   expect(sent.slice(1).map(({ owners }) => owners.length)).toEqual([3]);
 });
 
-test('the code that waits for `flushed` runs before further changes of Kubernetes members are sent', async () => {
+test('after the changes of Kubernetes members are sent, code that waits for `flushed` runs before further changes are sent', async () => {
   const { memberships, messages, sent, change, apply } = opened();
   const first = messages.flushed().then(() => memberships.waiting);
   change('10.0.0.1');

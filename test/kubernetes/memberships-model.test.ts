@@ -69,7 +69,7 @@ const keysOf = (members: ReadonlyMap<number, SelectorSet>) =>
 const sorted = (members: ReadonlyMap<number, readonly string[]>) => new Map([...members].sort());
 
 describe('memberships', () => {
-  test('`Memberships` finds the same Kubernetes members as a simple model after random messages', () => {
+  test('`Memberships` finds for each address the same selectors as a simple model after random messages', () => {
     let messages = 0;
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 100 }), (seed, steps) => {
       messages += runSteps(new Random(seed), steps);

@@ -63,7 +63,7 @@ const plain = (memberships: Memberships) => {
 };
 
 describe('changes of members', () => {
-  test('the changes of Kubernetes members contain removed members before added members', () => {
+  test('the changes of Kubernetes members (addresses with the selectors that select them) contain removed members before added members', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
@@ -80,7 +80,7 @@ describe('changes of members', () => {
     expect(memberships.drainChanges()).toEqual([]);
   });
 
-  test('the changes of Kubernetes members omit an address that has got the same selectors again', () => {
+  test('the changes of Kubernetes members (addresses with the selectors that select them) omit an address that has got the same selectors again', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X] })]);
     memberships.drainChanges();
@@ -89,7 +89,7 @@ describe('changes of members', () => {
     expect([memberships.waiting, memberships.drainChanges()]).toEqual([1, []]);
   });
 
-  test('the changes of Kubernetes members refer to the selectors that the policies name at that time', () => {
+  test('the changes of Kubernetes members (addresses with the selectors that select them) refer to the selectors that the policies name at that time', () => {
     const memberships = start([web]);
     list(memberships, PODS, [pod('a', { addresses: [X], labels: { app: 'web' } })]);
     memberships.drainChanges();
@@ -230,7 +230,7 @@ describe('the numbers of sets', () => {
     return memberships.drainChanges();
   };
 
-  test('`Memberships.former` omits the last address of an unused selector set if the policies name other selectors since then', () => {
+  test('`Memberships.former` (last address of each set of selectors that selects none now) omits a set if the policies name other selectors since then', () => {
     const memberships = start([web]);
     const batch = labelled(1);
     const both = [web, batch];
@@ -256,7 +256,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
-  test('`Memberships.former` returns the last address of a selector set that no address has any more', () => {
+  test('`Memberships.former` returns, for each set of selectors that selects no address any more, the last address that it selected', () => {
     const memberships = start([web]);
     const labels = { app: 'web' };
     list(memberships, PODS, [pod('a', { addresses: [X], labels }), pod('b', { addresses: [Y] })]);
@@ -272,7 +272,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
   });
 
-  test('a selector set that no address has any more keeps its number while fewer than `maxUnusedSets` sets are unused', () => {
+  test('a set of selectors that selects no address any more keeps its number while fewer than `maxUnusedSets` sets are unused', () => {
     const memberships = start(SELECTORS);
     list(memberships, PODS, []);
     expect(change(memberships, 0, 2)[0]?.sets).toEqual(Uint32Array.of(1));
@@ -281,7 +281,7 @@ describe('the numbers of sets', () => {
     expect(again).toMatchObject({ added: [], sets: Uint32Array.of(1), dropped: [] });
   });
 
-  test('the numbers of unused selector sets are dropped in the order in which the sets fell out of use, and are never assigned again', () => {
+  test('the numbers of sets of selectors that select no address any more are dropped in the order in which the sets fell out of use, and are never assigned again', () => {
     // A set with one selector counts as 2, so the limit of 4 keeps two unused sets.
     const memberships = start(SELECTORS, { maxUnusedSets: 4 });
     list(memberships, PODS, []);

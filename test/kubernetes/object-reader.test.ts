@@ -63,7 +63,7 @@ describe('ObjectReader', () => {
   });
 
   test.each(['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'])(
-    '`ObjectReader` finds a running container in %s',
+    '`ObjectReader` finds a running container in the pod field %s',
     (list) => {
       const deleted = { ...metadata, deletionTimestamp: '2026-01-01T00:01:00Z' };
       const of = (state: object) => read('pods', { metadata: deleted, spec: {}, status: { [list]: [{ state }] } });
@@ -114,7 +114,7 @@ describe('ObjectReader', () => {
     ['a pod without namespace', without('namespace')],
     ['a pod without resource version', without('resourceVersion')],
     ['a resource version that is no number', withMetadata({ resourceVersion: '1x' })],
-  ])('`ObjectReader` skips and counts %s', (_, value) => {
+  ])('`ObjectReader` skips and counts a value that is no usable Kubernetes object: %s', (_, value) => {
     const reader = new ObjectReader();
     expect([reader.read('pods', value), reader.damaged]).toEqual([undefined, 1]);
     expect(reader.read('pods', podJson)).toBeDefined();
@@ -194,7 +194,9 @@ describe('parseVersion', () => {
     ['', undefined],
     ['-1', undefined],
     [7, undefined],
-  ])('`parseVersion` of %j returns %j', (text, version) => expect(parseVersion(text)).toBe(version));
+  ])('`parseVersion` reads the resource version %j of a Kubernetes object as %j', (text, version) =>
+    expect(parseVersion(text)).toBe(version),
+  );
 });
 
 type Path = readonly (string | number)[];

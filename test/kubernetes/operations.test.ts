@@ -128,7 +128,7 @@ describe('status of an integration', () => {
     ['an.opaque.token', []],
     [`e30.${Buffer.from('{"exp":1e300}').toString('base64url')}.x`, []],
   ])(
-    'the status of a Kubernetes integration has a warning one day before a stored token expires: %s',
+    'the status of a Kubernetes integration has a warning one day before a stored token expires (token: %s)',
     async (token, codes) => {
       const { status } = requests({ facts: async () => ({ ...FACTS, warnings: [] }) }, [stored('prod', token)]);
       expect(await status('prod')).toMatchObject({ warnings: codes.map((code) => ({ code })) });

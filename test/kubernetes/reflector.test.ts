@@ -215,7 +215,7 @@ describe('reflector', () => {
     ['a line of more than 16 MiB', (_, response) => response.write('x'.repeat(17 * 2 ** 20)), /16 MiB/],
   ];
   it.each(brokenWatches)(
-    'a Kubernetes reflector lists again after %s, and keeps the objects until then',
+    'a Kubernetes reflector lists again after a watch that cannot continue (%s), and keeps the objects until then',
     async (_name, broken, reason) => {
       let lists = 0;
       const server = await ScriptedServer.start((asked, response) => {
@@ -287,7 +287,7 @@ describe('reflector', () => {
     ['holds back the end of a line', (response) => sendSlowly(response, lineOf('MODIFIED', podOf('a', 8)))],
   ];
   it.each(endings.flatMap(([end, answer]) => missing.map(([change, after]) => [end, change, answer, after] as const)))(
-    'a Kubernetes reflector takes a change from a list, and reports silence, if a watch %s while the server %s',
+    'a Kubernetes reflector takes a change from a new list, and reports silence, if its watch delivers nothing (it %s) although the server %s',
     async (_end, _change, answer, after) => {
       let isChanged = false;
       let isMended = false;
@@ -386,10 +386,13 @@ describe('reflector', () => {
       (response: { write: (text: string) => void }) => response.write('{"kind":'),
       /^the server sent no complete response in 0.1 s$/,
     ],
-  ] as const)('a Kubernetes reflector reports a server that sends %s as silent', async (_name, times, send, reason) => {
-    const server = await ScriptedServer.start((_, response) => void send(response));
-    expect((await record(server, times).untilPhase('silent')).reason).toMatch(reason);
-  });
+  ] as const)(
+    'a Kubernetes reflector reports a server that sends no complete response (%s) as silent',
+    async (_name, times, send, reason) => {
+      const server = await ScriptedServer.start((_, response) => void send(response));
+      expect((await record(server, times).untilPhase('silent')).reason).toMatch(reason);
+    },
+  );
 
   it('a Kubernetes reflector lists again if the server is at an older version after a watch, because etcd was restored', async () => {
     let version = 100;
@@ -451,7 +454,7 @@ describe('reflector', () => {
     [401, 'unauthorized'],
     [403, 'forbidden'],
   ] as const)(
-    'a Kubernetes reflector reports a response with status %i as %s, and reads the token again',
+    'a Kubernetes reflector reports a response with the status %i as the state %s, and reads the token again',
     async (code, phase) => {
       const server = await ScriptedServer.start(({ authorization, query }, response) => {
         if (authorization !== 'Bearer token-2') sendStatus(response, code, 'pods is forbidden:\n no');

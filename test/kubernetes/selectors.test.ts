@@ -40,8 +40,9 @@ describe('a selector of pods', () => {
     ['a label of the namespace', { namespace_selector: { match_labels: { team: 'blue' } } }, true],
     ['another label of the namespace', { namespace_selector: { match_labels: { team: 'red' } } }, false],
     ['every namespace that exists', { namespace_selector: {} }, true],
-  ])('a Kubernetes selector of pods selects only pods that meet all its conditions: %s', (_, selector, expected) =>
-    expect(selects(selector)).toBe(expected),
+  ])(
+    'a Kubernetes selector of pods selects only pods that meet all its conditions (condition: %s)',
+    (_, selector, expected) => expect(selects(selector)).toBe(expected),
   );
 
   test('a Kubernetes selector of pods with a namespace_selector selects no pod of an unknown namespace', () => {

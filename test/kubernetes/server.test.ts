@@ -126,7 +126,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
     });
 
     skipUnless(hasAccounts, 'api-machinery has no accounts').test(
-      'a reflector keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token',
+      'a Kubernetes reflector keeps a watch whose token is revoked, reports 401 for the next connection, and takes a new token',
       async () => {
         let token = await kube.createAccount('weir', ['pods']);
         const proxy = await proxyOf();
@@ -148,7 +148,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
     );
 
     skipUnless(hasAccounts, 'api-machinery has no accounts').test(
-      'a reflector reports 403 with the error text of the server',
+      'a Kubernetes reflector reports 403 with the error text of the server',
       async () => {
         const token = await kube.createAccount('nodes-only', ['nodes']);
         const recording = record(kube.as(() => token));

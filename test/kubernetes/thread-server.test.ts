@@ -51,7 +51,7 @@ for (const [server, isBuilt, lacks] of SERVERS)
       });
       afterAll(() => kube.remove());
 
-      it('the Kubernetes thread has the members that kubectl prints after random faults of the server, and a later process has them without the server', async () => {
+      it('the Kubernetes thread selects the pods that kubectl prints after random faults of the server, and a later process selects them without the server', async () => {
         let last: { readonly server: ApiServer; readonly node: Node } | undefined;
         const watch = async (server: ApiServer): Promise<PodWatch> => {
           const node = await nodeOf(server);

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 describe('the Kubernetes thread', () => {
-  test('the Kubernetes thread delivers the members of the first lists at once, and then the changes of the members', async () => {
+  test('the Kubernetes thread delivers the members (addresses that selectors select) of the first lists at once, and then each change', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -33,7 +33,7 @@ describe('the Kubernetes thread', () => {
     expect([node.phase('pods'), node.phase('nodes')]).toEqual(['watching', 'watching']);
   });
 
-  test('the Kubernetes thread sends nothing while the listener handles a message, and then one change for each address', async () => {
+  test('the Kubernetes thread sends no message while its listener handles one, and then one message with one change for each address', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);
@@ -61,7 +61,7 @@ describe('the Kubernetes thread', () => {
     expect(node.messages).toHaveLength(before + 2);
   });
 
-  test('the Kubernetes thread resolves the selectors of a proposed policy, and returns the same members as the listener has', async () => {
+  test('the Kubernetes thread resolves the selectors of a proposed policy, and returns the same members (selected addresses) as the listener has received', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     cluster.put('b', '10.0.0.2', 'db');
@@ -141,7 +141,7 @@ describe('the Kubernetes thread', () => {
     expect([...(second.scope?.resolved ?? [])]).toEqual([web.key]);
   });
 
-  test('the Kubernetes thread delivers the stored members at once while the server is down, even if start times do not tell the owner', async () => {
+  test('the Kubernetes thread delivers the members that were stored before a restart while the server is down, even if start times of pods do not tell which pod owns an address', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);
@@ -213,7 +213,7 @@ describe('the Kubernetes thread', () => {
     await eventually(async () => expect(await cluster.server.connections).toBe(0));
   });
 
-  test('the Kubernetes thread starts again after an error, with the stored members', async () => {
+  test('the Kubernetes thread starts again after an error, with the members (selected addresses) that it had stored before', async () => {
     const cluster = await Cluster.start();
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);

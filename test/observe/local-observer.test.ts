@@ -150,7 +150,7 @@ test('`LocalObserver` repeats a failed merge later without losing findings, and 
   expect(said).toEqual(['wanted false false false', 'trouble StoreError: write: No space left', 'findings_stored']);
 });
 
-test('`LocalObserver` does not pass finding deltas to the next merge if the failed merge has already stored these deltas', async () => {
+test('`LocalObserver` does not pass changes of findings to the next merge if the failed merge has already stored these changes', async () => {
   facts.port1.postMessage({ kind: 'rule_names', placed });
   observer.see({ ...lookups(2), lostDenied: 0 });
   failure = new MergeError([], new StoreError('store_unavailable', 'remove'));

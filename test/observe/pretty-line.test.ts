@@ -10,9 +10,12 @@ describe('a log line for a terminal', () => {
     ['text that only looks like an escape', '\\u001b and \\\\r', '\\u001b and \\\\r'],
     ['a backslash before a control character', '\\\u001b', '\\\\u001b'],
     ['printable characters', 'é "quoted" \u{1f600}', 'é "quoted" \u{1f600}'],
-  ])('a log line for a terminal shows %s', (_, text, shown) => {
-    expect(JSON.parse(withoutControls(`${JSON.stringify({ msg: text })}\n`))).toEqual({ msg: shown });
-  });
+  ])(
+    'a log line for a terminal escapes characters that control the terminal or the line, and keeps others: %s',
+    (_, text, shown) => {
+      expect(JSON.parse(withoutControls(`${JSON.stringify({ msg: text })}\n`))).toEqual({ msg: shown });
+    },
+  );
 
   it('a log line for a terminal keeps the lines of a stack', () => {
     const line = `${JSON.stringify({ err: { stack: 'Error: x\n\tat f' } })}\n`;

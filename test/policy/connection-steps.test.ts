@@ -245,9 +245,12 @@ describe('`decideConnection`', () => {
       facts(NO_TLS),
       'deny policy_default not_tls',
     ],
-  ])('`decideConnection` returns the expected verdict, decider and reason for %s', (_, rules, of, wanted) => {
-    expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
-  });
+  ])(
+    '`decideConnection` returns the expected verdict, deciding rule and reason for a connection with %s',
+    (_, rules, of, wanted) => {
+      expect(verdictOf(stepsOf(...rules), of)).toBe(wanted);
+    },
+  );
 });
 
 test('`decideRequest` continues with the next step if a request does not match an intercept rule, and ends at the policy default', () => {

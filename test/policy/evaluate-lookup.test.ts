@@ -53,7 +53,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('`evaluateLookup` returns allow, not redirect, for an allow rule with a TLS block', () => {
+  test('`evaluateLookup` returns for a DNS query allow, not redirect, if the query matches an allow rule with TLS attributes', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
     expect(lookup(given)).toEqual({
       rank: 0,
@@ -63,7 +63,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
     });
   });
 
-  test('`evaluateLookup` returns audit for a deny rule in audit mode', () => {
+  test('`evaluateLookup` returns for a DNS query the verdict audit if the query matches a deny rule in audit mode', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, action: 'deny', mode: 'audit' })])]);
     expect(lookup(given).verdict).toBe('audit');
   });
@@ -86,7 +86,7 @@ describe('`evaluateLookup` of api.example.com with one allow rule', () => {
     ['for ICMP', rule({ protocol: 1 }), false],
     ['for any protocol, with ICMP types', rule({ icmpTypes: [8] }), false],
     ['for SCTP', rule({ protocol: 132 }), false],
-  ])('`evaluateLookup` returns whether an allow rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
+  ])('`evaluateLookup` returns whether an allow rule (%s) decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides(given)).toBe(wanted);
   });
 });
@@ -104,7 +104,7 @@ describe('`evaluateLookup` of api.example.com with one deny rule', () => {
     ['with source ports', rule({ from: ['1'] }), false],
     ['with ICMP codes', rule({ icmpCodes: [1] }), false],
     ['with a TLS block', rule({ tls: {} }), false],
-  ])('`evaluateLookup` returns whether a deny rule %s decides the DNS query (row %#)', (_name, given, wanted) => {
+  ])('`evaluateLookup` returns whether a deny rule (%s) decides the DNS query (row %#)', (_name, given, wanted) => {
     expect(decides({ ...given, action: 'deny' })).toBe(wanted);
   });
 });

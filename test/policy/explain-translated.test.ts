@@ -33,14 +33,17 @@ describe('explain, on a node that translates addresses', () => {
   test.each([
     ['an address of the node', PUBLIC, false],
     ['a service address', SERVICE, true],
-  ])('`explain` decides %s by the real server alone if the node translates the address', (_, to, isService) => {
-    expect(explained(to, isService, SERVER, SERVER)).toEqual({
-      decision: 'allow',
-      reason: `rule web of source group group is the first that matches: allowed; conntrack translates ${to}:80 to ${SERVER}:8080, which the policy sees`,
-      unknown: [],
-    });
-    expect(explained(to, isService, SERVER, to)).toMatchObject({ decision: 'deny', unknown: [] });
-  });
+  ])(
+    '`explain` decides a packet to %s by the real server alone if the node translates the address',
+    (_, to, isService) => {
+      expect(explained(to, isService, SERVER, SERVER)).toEqual({
+        decision: 'allow',
+        reason: `rule web of source group group is the first that matches: allowed; conntrack translates ${to}:80 to ${SERVER}:8080, which the policy sees`,
+        unknown: [],
+      });
+      expect(explained(to, isService, SERVER, to)).toMatchObject({ decision: 'deny', unknown: [] });
+    },
+  );
 
   test('`explain` requires that the policy allows both destinations if the node translates an address beyond the node', () => {
     expect(explained(SERVICE, false, SERVER, SERVICE, SERVER)).toMatchObject({ decision: 'allow', unknown: [] });

@@ -252,7 +252,7 @@ describe('`explain`', () => {
       [],
     ],
   ])(
-    '`explain` returns decision, deciding rule and unknown facts for %s',
+    '`explain` returns the decision, the deciding rule and the missing facts for a question about a TCP connection: %s',
     (_, given, question, node, verdict, by, unknown) => {
       const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', ...given })], { id: 'office' })]);
       const explained = explain(all, { packet: packet(), connection: question, node: { ...NODE, ...node } });
@@ -269,12 +269,15 @@ describe('`explain`', () => {
     ['/v1/../v2', 'its matcher request.path does not match the normalised form of the path', 'normalised form decides'],
     ['/v1/..%2fv2', 'its matcher request.path does not match the decoded form of the path', 'decoded form decides'],
     ['/v1/%00', 'its matcher request.path does not match: servers read the path in different ways', 'is reliable'],
-  ])('`explain` names the HTTP matcher that does not match, and the form of the path %s', (path, sentence, special) => {
-    const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls: HTTP })], { id: 'office' })]);
-    const { walk, reason } = explain(all, { packet: packet(), connection: get(path), node: NODE });
-    expect(JSON.stringify(walk)).toContain(sentence);
-    expect(special === null || reason.includes(special)).toBe(true);
-  });
+  ])(
+    '`explain` names the HTTP matcher that does not match, and the form (raw, normalised or decoded) of the request path %s that decided',
+    (path, sentence, special) => {
+      const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls: HTTP })], { id: 'office' })]);
+      const { walk, reason } = explain(all, { packet: packet(), connection: get(path), node: NODE });
+      expect(JSON.stringify(walk)).toContain(sentence);
+      expect(special === null || reason.includes(special)).toBe(true);
+    },
+  );
 
   test.each<[ConnectionFacts, TlsMatchConfig, string]>([
     [{}, { sni: ['a.test'] }, 'the client sends no server name'],
@@ -282,7 +285,7 @@ describe('`explain`', () => {
     [{ tls: { hello: 'not_tls' } }, HTTP, 'the client does not send TLS'],
     [{ tls: { server_cn: 'a', trusted: false } }, { server_cn: 'a' }, 'the certificate of the server is not trusted'],
   ])(
-    '`explain` says in the reason and at the allow rule why TLS matchers cannot be decided for %j',
+    '`explain` says in the reason and at the allow rule why TLS matchers cannot be decided for the connection %j',
     (question, tls, cause) => {
       const all = policy([group(['10.0.0.1'], [rule({ id: 'tls', tls })], { id: 'office' })]);
       const { walk, reason } = explain(all, { packet: packet(), connection: question, node: NODE });
@@ -430,7 +433,7 @@ describe('`explain`', () => {
       /its next packet is classified again$/,
     ],
   ])(
-    '`explain` returns decision and reason for %s',
+    '`explain` takes interfaces, routes, DNS redirection and flows of the node into account: %s',
     (_, changed, ingress, node, decision, effective, unknown, reason) => {
       const given = { packet: packet(changed), ingress, node: { ...NODE, ...node } };
       const explained = explain(policy([]), given);

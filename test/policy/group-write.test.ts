@@ -79,7 +79,7 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
     ['envelope', undefined],
     ['envelope', '  '],
   ])(
-    '`putGroup` and `deleteGroup` give the same result as a write of the whole policy: %s form, JSON indented by %j',
+    '`putGroup` and `deleteGroup` give the same result as a write of the whole policy (%s form, JSON indented by %j)',
     (form, space) => {
       for (let round = 0; round < 25; round++) {
         const random = new Random(seed + round * 7919);
@@ -143,7 +143,7 @@ const problemLines = (write: { ok: boolean; problems?: readonly Problem[] }): st
   (write.problems ?? []).map(({ pointer, code }) => `${code} ${pointer}`);
 
 describe('`putGroup` and `deleteGroup`', () => {
-  test('`putGroup` inserts the id from the URL path if the body has no id', () => {
+  test('`putGroup` (writes one source group into a policy) inserts the id from the URL path if the body has no id', () => {
     const { id: _, ...nameless } = wan;
     const write = putGroup(heldOf(lan), 'wän "1"', bytes(nameless), context);
     if (!write.ok) throw new Error('refused');
@@ -166,17 +166,17 @@ describe('`putGroup` and `deleteGroup`', () => {
       { ...wan, sources: { kubernetes: [{ integration: 'test', node_selector: {} }] } },
       ['unknown_integration /sources/kubernetes/0/integration'],
     ],
-  ])('`putGroup` rejects %s', (_, body, problems) => {
+  ])('`putGroup` (writes one source group into a policy) rejects an invalid group: %s', (_, body, problems) => {
     const write = putGroup(heldOf(lan), 'wan', bytes(body), context);
     expect([write.ok, problemLines(write as never)]).toEqual([false, problems]);
   });
 
-  test('`putGroup` requires a mode in the group if the policy is in singleton form (without a mode for the whole policy)', () => {
+  test('`putGroup` (writes one source group into a policy) requires a mode in the group if the policy is in singleton form (without a mode for the whole policy)', () => {
     const { parsed } = read(JSON.stringify({ source_groups: [{ ...lan, mode: 'audit' }] }), 'singleton');
     expect(problemLines(putGroup(parsed, 'wan', bytes(wan), context) as never)).toEqual(['mode_required /mode']);
   });
 
-  test('`putGroup` rejects a body that is not JSON', () => {
+  test('`putGroup` (writes one source group into a policy) rejects a body that is not JSON', () => {
     const write = putGroup(heldOf(lan), 'wan', Buffer.from('{"id": "wan",}'), context);
     expect(write).toMatchObject({ ok: false, code: 'invalid_body' });
   });
@@ -190,7 +190,7 @@ describe('`putGroup` and `deleteGroup`', () => {
     expect(deleteGroup(parsed, 'kube', gone)?.ok).toBe(true);
   });
 
-  test('`putGroup` rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
+  test('`putGroup` (writes one source group into a policy) rejects a group that raises the policy above 100,000 rules or 100,000 groups', () => {
     const rules = Array.from({ length: 99_999 }, (_, index) => ({ ...lan.rules[0], id: `r${index}` }));
     const parsed = heldOf({ ...lan, rules });
     const two = { ...wan, rules: [lan.rules[0], { ...lan.rules[0], id: 's' }] };
@@ -201,7 +201,7 @@ describe('`putGroup` and `deleteGroup`', () => {
     expect(putGroup(many, 'g7', bytes({ ...wan, id: 'g7' }), context).ok).toBe(true);
   });
 
-  test('`putGroup` lists first the warnings about the written group, and then those about other groups with pointers from the root', () => {
+  test('`putGroup` (writes one source group into a policy) lists first the warnings about the written group, and then those about other groups with pointers from the root', () => {
     const open = { ...lan, default_action: 'allow', sources: { cidrs: ['0.0.0.0/0'] }, rules: [] };
     const write = putGroup(heldOf(lan, wan), 'lan', bytes({ ...open, sources: { cidrs: ['1.0.0.0/0'] } }), context);
     if (!write.ok) throw new Error('refused');

@@ -127,7 +127,7 @@ const headers: readonly (readonly [config: HeaderMatchConfig, headers: Headers, 
 
 describe('the HTTP block of a rule', () => {
   it.each(pathsOfContract())(
-    'the HTTP block of a rule gives the results in D24 of the contract: %j, path %j, allow %s, deny %s',
+    'as in D24 of docs/contract.md, the path matcher %j and the request path %j make an allow rule match %s, and a deny rule %s',
     (path, sent, allow, deny) => {
       expect(decisionsFor({ path }, { path: sent })).toEqual(decisions(allow, deny));
     },
@@ -147,7 +147,7 @@ describe('the HTTP block of a rule', () => {
     [{ headers: { require_present: ['b'] } }, {}, 'deny', { matcher: 'headers', view: null }],
     [{ methods: ['GET'] }, {}, 'deny', null],
   ] as const)(
-    'the HTTP block %j decides about the request %j of an %s rule by %j',
+    'with the HTTP attributes %j of a rule and the request %j, the matcher that decides an %s rule is %j',
     (config, differs, action, decisive) => {
       expect(decidingMatcher(config as HttpRequestMatchConfig, { ...facts, ...differs }, action)).toEqual(decisive);
     },
@@ -195,7 +195,7 @@ describe('the HTTP block of a rule', () => {
     [{ host: { exact: ['a.test'] }, methods: ['PUT'], path: { exact: ['/'] } }, {}, false],
     [{ host: { exact: ['a.test'] }, methods: ['GET'], path: { exact: ['/a'] } }, {}, false],
     [{ methods: ['PUT'], path: { exact: ['/a'] } }, { path: '/%2f' }, false],
-  ])('the request matcher %j matches the request %j (expected: %s)', (config, differs, matches) => {
+  ])('the HTTP request matcher %j of a rule matches the request %j (expected: %s)', (config, differs, matches) => {
     expect(decisionsFor(config, differs)).toEqual(decisions(matches, matches));
   });
 
@@ -236,9 +236,12 @@ describe('the HTTP block of a rule', () => {
     [{ exact: { 'x-a': ['1'] } }, [line('x-a', '1')], null],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', '2')], '/response/headers/regex/x-a'],
     [{ regex: { 'x-a': '^1' } }, [line('x-a', `1${'a'.repeat(8_192)}`)], '/response/headers/regex/x-a'],
-  ])('the response matcher %j for the headers %j reports the violated matcher %s', (config, sent, pointer) => {
-    expect(violatedMatcher({ headers: config }, { headers: sent })).toBe(pointer);
-  });
+  ])(
+    'the HTTP response matcher %j of a rule reports for the response headers %j the violated matcher %s',
+    (config, sent, pointer) => {
+      expect(violatedMatcher({ headers: config }, { headers: sent })).toBe(pointer);
+    },
+  );
 
   it('an HTTP block without response matchers reports no violated matcher', () => {
     expect([violatedMatcher(undefined, { headers: [] }), violatedMatcher({}, { headers: [] })]).toEqual([null, null]);

@@ -123,7 +123,7 @@ describe('validation of a Kubernetes selector', () => {
       { node_selector: {} },
       ['unknown_field ~/node_selector/service_account: There is no field "service_account" here.'],
     ],
-  ])('the validation of a Kubernetes selector refuses %s', (_, wrong, right, expected) => {
+  ])('the validation of a Kubernetes selector refuses an invalid selector: %s', (_, wrong, right, expected) => {
     expect(problemsOf(wrong)).toEqual(expected);
     expect(problemsOf(right)).toEqual([]);
   });
@@ -223,11 +223,14 @@ describe('warnings about a Kubernetes selector', () => {
     ['lists with a common value', { match_expressions: [expression('In', 'a', 'b'), expression('In', 'b')] }, false],
     ['NotIn and DoesNotExist', { match_expressions: [expression('NotIn', 'a'), expression('DoesNotExist')] }, false],
     ['other keys', { ...labels, match_expressions: [{ key: 'b', operator: 'DoesNotExist' }] }, false],
-  ])('a selector causes a warning if its conditions exclude each other: %s', (_, selector, contradicts) => {
-    const expected = (at: string) => (contradicts ? [`selector_contradicts ~${at}`] : []);
-    expect(warningsOf({ pod_selector: selector })).toEqual(expected('/pod_selector'));
-    expect(warningsOf({ node_selector: selector })).toEqual(expected('/node_selector'));
-    const namespaces = { pod_selector: { namespace_selector: selector } };
-    expect(warningsOf(namespaces)).toEqual(expected('/pod_selector/namespace_selector'));
-  });
+  ])(
+    'a selector causes a warning if its conditions exclude each other (conditions: %s)',
+    (_, selector, contradicts) => {
+      const expected = (at: string) => (contradicts ? [`selector_contradicts ~${at}`] : []);
+      expect(warningsOf({ pod_selector: selector })).toEqual(expected('/pod_selector'));
+      expect(warningsOf({ node_selector: selector })).toEqual(expected('/node_selector'));
+      const namespaces = { pod_selector: { namespace_selector: selector } };
+      expect(warningsOf(namespaces)).toEqual(expected('/pod_selector/namespace_selector'));
+    },
+  );
 });

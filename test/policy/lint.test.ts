@@ -583,7 +583,7 @@ describe('`lint` of a group in audit mode without a default action', () => {
       'default_policy',
     ],
   ])(
-    '`lint` warns that packets that match no rule of a group in audit mode reach an enforced deny: %s',
+    '`lint` warns that packets that match no rule of a group in audit mode reach an enforced deny (of: %s)',
     (_, document, to) => {
       expect(found(document)).toEqual([`/source_groups/0 ${to}`]);
     },

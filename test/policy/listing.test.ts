@@ -365,7 +365,7 @@ const cases: [string, Policy, readonly string[]][] = [
 ];
 
 describe('`listing` of a compiled program', () => {
-  test.each(cases)('the listing of a compiled program prints %s', (_name, given, wanted) => {
+  test.each(cases)('the text listing of a compiled policy prints %s', (_name, given, wanted) => {
     expect(listing(compile(given)).split('\n')).toEqual(wanted);
   });
 });

@@ -11,7 +11,7 @@ const change = (members: readonly (readonly [address: number, set: number])[], a
 const keysOf = (record: MemberRecord, address: number) => record.setOf(address)?.keys;
 
 describe('a record of members', () => {
-  test('`MemberRecord` counts as unknown until it has received all Kubernetes members, and then contains each change', () => {
+  test('`MemberRecord` (set of selectors of each Kubernetes address) counts as unknown until it has received all members, and then contains each change', () => {
     const record = new MemberRecord();
     expect(record.isKnown).toBe(false);
     record.replace(change([[7, 1]], [1, 2]));
@@ -23,7 +23,7 @@ describe('a record of members', () => {
     expect(record.setOf(7)).toBe(DENY_ONLY_MEMBER);
   });
 
-  test('`MemberRecord` does not list addresses that a new list omits, and lets only deny rules match them until the policy changes', () => {
+  test('`MemberRecord` (set of selectors of each Kubernetes address) does not list addresses that a new list omits, and lets only deny rules match them until the policy changes', () => {
     const record = new MemberRecord();
     record.replace(
       change(

@@ -138,13 +138,13 @@ describe('`MemberIndex`', () => {
   if (members === null) throw new Error('the policy has resolved selectors');
   const index = new MemberIndex(members);
 
-  test('`MemberIndex` finds the compiled set of source groups by selector keys, and ignores selectors that the policy does not have', () => {
+  test('`MemberIndex` (sets of source groups in a compiled policy) finds the set of a Kubernetes address by its selectors, and ignores selectors that the policy lacks', () => {
     expect(index.indexOf({ number: 1, keys: ['other'] })).toBe(EMPTY_SET);
     expect(index.indexOf({ number: 2, keys: ['other', keys.web] })).toBe(EMPTY_SET + 1);
     expect(index.indexOf({ number: 3, keys: [keys.db] })).toBe(0);
   });
 
-  test('`MemberIndex` finds a set of groups at an address only if a member with this set has the same static groups, but finds the empty set anywhere', () => {
+  test('`MemberIndex.has` finds a set of source groups at an address only if the policy was compiled for it with the same groups by address; the empty set is everywhere', () => {
     expect(index.has(address('192.0.2.200'), EMPTY_SET + 1)).toBe(true);
     expect(index.has(address('10.0.0.1'), EMPTY_SET + 1)).toBe(false);
     expect(index.has(address('10.0.0.1'), EMPTY_SET)).toBe(true);
@@ -153,7 +153,7 @@ describe('`MemberIndex`', () => {
 });
 
 describe('`MemberRecord`', () => {
-  test('`MemberRecord` returns a member without allow rules for an unknown set number, and no member for the number 0', () => {
+  test('`MemberRecord.setOf` returns the member without allow rules for an address with the deny-only number, and no member for one with the number 0', () => {
     const record = new MemberRecord();
     const [owned, denyOnly] = [address('10.0.0.1'), address('10.0.0.2')];
     const addresses = Uint32Array.of(owned, denyOnly);

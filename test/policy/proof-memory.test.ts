@@ -10,7 +10,7 @@ import { group, policy, rule } from './sample.js';
 
 const seed = seedOf(60_711);
 
-test('`ProofMemory` returns for a changed policy the same packets with and without packets kept from the previous policy', () => {
+test('`ProofMemory` returns for a changed policy the same test packets with and without packets kept from the previous policy', () => {
   let packets = 0;
   for (let number = 0; number < 60; number++) {
     const random = new Random(seed + number);
@@ -54,7 +54,7 @@ function large(port: string, each = 10): Policy {
   ]);
 }
 
-test('`sampleOf` returns the same sample with and without kept packets if one group of a policy with 502 groups changes', () => {
+test('`sampleOf` (test packets of a policy) returns the same packets with and without kept packets if one group of a policy with 502 groups changes', () => {
   const before = large('80');
   const [, ...others] = before.groups;
   const after = { ...before, groups: [...large('81').groups.slice(0, 1), ...others] };
@@ -67,7 +67,7 @@ test('`sampleOf` returns the same sample with and without kept packets if one gr
   expect(second.packets).not.toEqual(first.packets);
 });
 
-test('`sampleOf` returns the same sample with and without kept packets if a group before a group of 5,000 rules changes', () => {
+test('`sampleOf` (test packets of a policy) returns the same packets with and without kept packets if a group before a group of 5,000 rules changes', () => {
   const whole = Array.from({ length: 5_000 }, (_, number) =>
     rule({ id: `r${number}`, to: [`192.${number % 7}.${number >> 8}.${number & 255}`], ports: [String(number)] }),
   );

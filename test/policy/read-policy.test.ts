@@ -28,7 +28,7 @@ describe('`readPolicy`', () => {
     });
   });
 
-  it('`readPolicy` reads name, mode and policy text from an envelope, and returns warnings with pointers into the body', () => {
+  it('`readPolicy` reads name, mode and policy text from an envelope (document with name and mode), and returns warnings with pointers into the body', () => {
     const policy = '{ "source_groups": [{"id": "büro", "sources": {"cidrs": ["10.0.0.1/8"]}}] }';
     const read = readPolicy(`{"name": " Main ", "policy" : ${policy}, "mode": "enforce"}`, envelope);
     if (!read.ok) throw new Error('not read');
@@ -63,7 +63,7 @@ describe('`readPolicy`', () => {
     });
   });
 
-  it('`readPolicy` returns the name null if an envelope has no name', () => {
+  it('`readPolicy` returns the name null if an envelope (document with mode and policy) has no name', () => {
     expect(readPolicy('{"mode": "disabled", "policy": {}}', envelope)).toMatchObject({
       name: null,
       parsed: { parts: { mode: 'disabled' } },
@@ -100,11 +100,17 @@ describe('`readPolicy`', () => {
       'invalid_policy',
       ['unknown_field /__proto__', 'unknown_field /constructor'],
     ],
-  ])('`readPolicy` rejects %j with the codes and pointers of all problems', (body, where, code, expected) => {
-    const read = readPolicy(body, where);
-    expect(read.ok).toBe(false);
-    if (read.ok) return;
-    expect([read.code, read.problems.map((problem) => `${problem.code} ${problem.pointer}`)]).toEqual([code, expected]);
-    expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
-  });
+  ])(
+    '`readPolicy` rejects the policy text %j with the codes and pointers of all problems',
+    (body, where, code, expected) => {
+      const read = readPolicy(body, where);
+      expect(read.ok).toBe(false);
+      if (read.ok) return;
+      expect([read.code, read.problems.map((problem) => `${problem.code} ${problem.pointer}`)]).toEqual([
+        code,
+        expected,
+      ]);
+      expect(({} as { polluted?: unknown }).polluted).toBeUndefined();
+    },
+  );
 });

@@ -73,7 +73,7 @@ describe('rule names', () => {
     }
   });
 
-  test('rule names have the same hit identities in every release, because a new process finds kernel counters by these identities', () => {
+  test('rule names have the same hit identities (keys of hit counters) in every release, because a new process finds kernel counters by these identities', () => {
     expect(identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD))).toEqual([
       'f4b51bd0b21cc2b8',
       'b2eee9dccbde2ec3',
@@ -84,7 +84,7 @@ describe('rule names', () => {
     expect(identities(ruleNamesOf(policy([])))).toEqual(['202152dc12c15324']);
   });
 
-  test('rule names keep the hit identities if groups and rules move and the revision of the policy record changes', () => {
+  test('rule names keep the hit identities (keys of hit counters) if groups and rules move and the revision of the policy record changes', () => {
     const before = identities(ruleNamesOfRecord(ruleNamesOf(sample), RECORD));
     const [lan, office] = sample.groups;
     if (lan === undefined || office === undefined) throw new Error('no groups');
@@ -93,7 +93,7 @@ describe('rule names', () => {
     expect(after).toEqual([before[3], before[1], before[0], before[4]]);
   });
 
-  test('rule names have distinct hit identities for distinct names, for names with equal concatenations, and for other policy records', () => {
+  test('rule names have distinct hit identities (keys of hit counters) for distinct names, for names with equal concatenations, and for other policy records', () => {
     const pairs = [
       ['a', 'bc'],
       ['ab', 'c'],
@@ -111,7 +111,7 @@ describe('rule names', () => {
     expect(new Set(all).size).toBe(all.length);
   });
 
-  test('rule names have 100,001 distinct hit identities for 100,000 rules, and no identity whose low 32 bits are 0', () => {
+  test('rule names have 100,001 distinct hit identities (keys of hit counters) for 100,000 rules, and no identity whose low 32 bits are 0', () => {
     const rules = Array.from({ length: 1_000 }, (_, number) => rule({ id: `rule-${number}` }));
     const groups = Array.from({ length: 100 }, (_, number) => group([], [...rules], { id: `group-${number}` }));
     const ruleNames = ruleNamesOfRecord(ruleNamesOf(policy(groups)), RECORD);

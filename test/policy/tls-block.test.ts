@@ -76,7 +76,7 @@ describe('`matchTlsBlock` with a ClientHello', () => {
     [{ fingerprint_sha256: [], trust_anchors_pem: [] }, hello, unasked, 'yes'],
   ];
   it.each(rows)(
-    '`matchTlsBlock` for the block %j, ClientHello %j and certificate %j returns %s',
+    '`matchTlsBlock` compares the TLS attributes %j of a rule with the ClientHello %j and the certificate %j, and returns %s',
     (tls, helloFacts, certificate, match) => {
       expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
     },
@@ -132,7 +132,7 @@ describe('`matchTlsBlock` if the service plane has read the server certificate',
     [{ trust_anchors_pem: ['good'] }, untrusted, 'no'],
   ];
   it.each(rows)(
-    '`matchTlsBlock` for the block %j and the certificate %j that the service plane has read returns %s',
+    '`matchTlsBlock` compares the TLS attributes %j of a rule with the certificate %j that the service plane has read, and returns %s',
     (tls, certificate, match) => {
       expect(matchBlock(tls, hello, certificate)).toBe(match);
     },
@@ -168,7 +168,7 @@ describe('`matchTlsBlock` if the service plane has not read a server certificate
     [{ ...one, server_san: ['other'] }, nameless, seen, 'no'],
   ];
   it.each(rows)(
-    '`matchTlsBlock` for the block %j, ClientHello %j and certificate %j, if no certificate was read, returns %s',
+    '`matchTlsBlock` compares the TLS attributes %j of a rule with the ClientHello %j and the unread certificate %j, and returns %s',
     (tls, helloFacts, certificate, match) => {
       expect(matchBlock(tls, helloFacts, certificate)).toBe(match);
     },
@@ -176,7 +176,7 @@ describe('`matchTlsBlock` if the service plane has not read a server certificate
 });
 
 describe('`matchTlsBlock`', () => {
-  it('`matchTlsBlock` verifies the certificate chain only if the result depends on the chain, and uses the trust anchors of the block', () => {
+  it('`matchTlsBlock` verifies the certificate chain only if the result depends on the chain, and uses the trust anchors in the TLS attributes of the rule', () => {
     const asked: (readonly string[] | null)[] = [];
     const certificate: SeenCertificate = { ...seen, isTrusted: (anchors) => asked.push(anchors) > 0 };
     matchBlock({ server_san: ['no.example.com'] }, hello, certificate);

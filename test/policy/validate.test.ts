@@ -100,7 +100,7 @@ describe('`validatePolicy` of a name that can never match', () => {
     ({ dns_hostname: '~/dns_hostname', host: '~/tls/http/request/host/exact/0' })[field] ?? `~/tls/${field}/0`;
 
   it.each(forms.flatMap(([text, fields, fault]) => fields.map((field) => [field, text, fault] as const)))(
-    '`validatePolicy` refuses in %s the name %j: %s',
+    '`validatePolicy` refuses in the field %s the name %j for the reason: %s',
     (field, text, fault) => {
       expect(matchProblems(matchOf(field, text))).toEqual([
         `invalid_hostname ${placeOf(field)}: No name matches ${JSON.stringify(text)}: ${fault}.`,
@@ -124,7 +124,7 @@ describe('`validatePolicy` of a name that can never match', () => {
       'a-.test',
       'localhost',
     ].flatMap((text) => [...LOOKUP, ...LISTS, 'server_cn'].map((field) => [field, text] as const)),
-  ])('`validatePolicy` accepts in %s the name %j', (field, text) => {
+  ])('`validatePolicy` accepts in the field %s the name %j', (field, text) => {
     expect(matchProblems(matchOf(field, text))).toEqual([]);
   });
 
@@ -605,10 +605,13 @@ describe('`validatePolicy` of a match', () => {
       intercept({ headers: { exact: { a: ['b'] } } }),
       ['invalid_type ~/tls/http/request/headers/exact/a: Must be an array, not a string.'],
     ],
-  ])('`validatePolicy` rejects %s, and accepts the corrected match', (_, refused, accepted, expected) => {
-    expect(matchProblems(refused)).toEqual(expected);
-    expect(matchProblems(accepted)).toEqual([]);
-  });
+  ])(
+    '`validatePolicy` rejects a rule with an invalid match (%s), and accepts the corrected match',
+    (_, refused, accepted, expected) => {
+      expect(matchProblems(refused)).toEqual(expected);
+      expect(matchProblems(accepted)).toEqual([]);
+    },
+  );
 });
 
 describe('`validatePolicy` of a document', () => {
@@ -782,10 +785,13 @@ describe('`validatePolicy` of a document', () => {
     ],
     ['an empty rule id', rule({ id: '' }), rule({ id: ' ' }), [`empty_id ${RULE}/id: An id is not empty.`]],
     ['a rule that is null', policyOf([null]), policyOf([]), [`invalid_type ${RULE}: Must be an object, not null.`]],
-  ])('`validatePolicy` rejects %s, and accepts the corrected document', (_, refused, accepted, expected) => {
-    expect(lines(problemsOf(refused))).toEqual(expected);
-    expect(lines(problemsOf(accepted))).toEqual([]);
-  });
+  ])(
+    '`validatePolicy` rejects an invalid policy document (%s), and accepts the corrected document',
+    (_, refused, accepted, expected) => {
+      expect(lines(problemsOf(refused))).toEqual(expected);
+      expect(lines(problemsOf(accepted))).toEqual([]);
+    },
+  );
 
   it('`validatePolicy` rejects duplicate rule ids within a group and duplicate group ids, and accepts equal rule ids in different groups', () => {
     const group = (id: string, ...rules: string[]) => ({
@@ -911,16 +917,16 @@ describe('`validateEnvelope`', () => {
   const check = (envelope: unknown) =>
     lines(validateEnvelope(structuredClone(envelope), { ...context, form: 'envelope' }));
 
-  it('`validateEnvelope` accepts an envelope with a mode, a name, and groups without a mode', () => {
+  it('`validateEnvelope` accepts an envelope (document around a policy) with a mode, a name, and groups without a mode', () => {
     expect(check({ mode: 'disabled', name: '  Büro 1 ', policy: { source_groups: [group] } })).toEqual([]);
     expect(check({ mode: 'audit', policy: {} })).toEqual([]);
   });
 
-  it('`validateEnvelope` rejects an envelope without the fields mode and policy', () => {
+  it('`validateEnvelope` rejects an envelope (document around a policy) without the fields mode and policy', () => {
     expect(check({})).toEqual(['required /mode: This field is required.', 'required /policy: This field is required.']);
   });
 
-  it('`validateEnvelope` reports one problem for all fields that only a stored record has', () => {
+  it('`validateEnvelope` reports one problem for all fields of an envelope (document around a policy) that only a stored record has', () => {
     const record = { id: 'x', form: 'envelope', revision: 3, created_at: '', updated_at: '', updated_by: '' };
     expect(check({ ...record, active: true, warnings: [], mode: 'audit', name: 'a', policy: {}, extra: 1 })).toEqual([
       'unknown_field /id: Only responses contain id, form, revision, created_at, updated_at, updated_by, active, warnings: send only mode, name and policy.',
@@ -928,13 +934,13 @@ describe('`validateEnvelope`', () => {
     ]);
   });
 
-  it('`validateEnvelope` rejects an envelope with an unknown mode', () => {
+  it('`validateEnvelope` rejects an envelope (document around a policy) with an unknown mode', () => {
     expect(check({ mode: 'on', policy: {} })).toEqual([
       'invalid_value /mode: Must be "disabled" or "audit" or "enforce".',
     ]);
   });
 
-  it('`validateEnvelope` rejects an envelope whose groups have a mode, and returns pointers into the body', () => {
+  it('`validateEnvelope` rejects an envelope (document around a policy) whose groups have a mode, and returns pointers into the body', () => {
     expect(check({ mode: 'enforce', policy: { source_groups: [{ ...group, mode: 'audit' }, group] } })).toEqual([
       'mode_not_allowed /policy/source_groups/0/mode: In the envelope form a source group has no mode; the mode of the envelope applies.',
       'duplicate_id /policy/source_groups/1/id: Another source group has this id: /policy/source_groups/0.',
@@ -942,7 +948,7 @@ describe('`validateEnvelope`', () => {
   });
 
   it.each([['   '], ['a\nb'], ['a\u200bb'], ['x'.repeat(254)]])(
-    '`validateEnvelope` rejects an envelope with the name %j',
+    '`validateEnvelope` rejects an envelope (document around a policy) with the name %j',
     (name) => {
       expect(check({ mode: 'enforce', name, policy: {} })).toEqual([
         'invalid_name /name: A name has 1 to 253 printable characters; white space around it is removed.',

@@ -27,7 +27,7 @@ describe('lint rules', () => {
     ['a RegExp in toMatchObject', 'test/x.test.ts', 'expect(a).toMatchObject({ b: [{ c: /x/ }] });', 'stringMatching'],
     ['a RegExp as the value of toEqual', 'test/x.test.ts', 'expect(a).toEqual(/x/);', 'stringMatching'],
     ['numbers of zod that are coerced', 'src/api/traffic/flows.route.ts', 'z.coerce.number();', 'wholeNumber'],
-  ])('the lint rules refuse %s', async (_, file, code, advice) => {
+  ])('the lint rules refuse source text with %s', async (_, file, code, advice) => {
     expect(await refusals(file, code)).toEqual([expect.stringContaining(advice)]);
   });
 

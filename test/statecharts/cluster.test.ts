@@ -4,7 +4,7 @@ import { clusterChart } from '#statecharts/cluster.chart.js';
 
 const silent = fromCallback(() => () => {});
 
-test('the cluster chart keeps the reason why the node is refused until the node is a member, also after the replica caught up with etcd', () => {
+test('the cluster chart keeps the reason why the node is refused until the node is a member, also after its local copy of the cluster keys caught up with etcd', () => {
   const chart = clusterChart.provide({ actors: { replicate: silent, join: silent, watchLeader: silent } });
   const actor = createActor(chart, { input: { configured: true, generation: 0 } }).start();
   const reason = () => actor.getSnapshot().context.trouble.cluster;

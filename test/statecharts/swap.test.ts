@@ -37,14 +37,14 @@ function startSwap(stageRequest: string | null) {
 /** The output of a swap whose program is in force. */
 const FLIPPED = { kind: 'flipped', generation: 2, program: PROGRAM, epoch: 7, sinceMs: 9, uncompiled: 0 };
 
-test('the swap chart puts a new program in force immediately after the proof, unless a stage request started the swap', async () => {
+test('the swap chart puts a new compiled policy in force at once after its proof (kernel test run), unless a request only to stage it started the chart', async () => {
   const { published, log, ended } = startSwap(null);
   expect(await ended()).toEqual(FLIPPED);
   expect(log).toEqual(['stage', 'prove', 'flip']);
   expect(published).toEqual([{ type: 'program.proved', generation: 2, proof: PROOF }]);
 });
 
-test('after a stage request, the swap chart puts the new program in force only on a flip request, and sends swap.committed before that', async () => {
+test('after a request only to stage a compiled policy, the swap chart puts it in force only on a flip request, and sends swap.committed before that', async () => {
   const { actor, published, log, ended } = startSwap('s');
   await waitFor(actor, (snapshot) => snapshot.matches('staged'));
   actor.send({ type: 'program.flip_requested', id: 'f', generation: 2 });
@@ -56,7 +56,7 @@ test('after a stage request, the swap chart puts the new program in force only o
   ]);
 });
 
-test('the swap chart discards a staged and proved program if another policy has superseded it', async () => {
+test('the swap chart removes a compiled policy that is loaded and tested but not in force from the kernel if another policy has superseded it', async () => {
   const { actor, log, ended } = startSwap('s');
   actor.send({ type: 'program.superseded' });
   expect(await ended()).toEqual({ kind: 'unstaged' });

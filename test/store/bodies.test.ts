@@ -133,7 +133,7 @@ describe('the last-good copy of the active policy', () => {
     return { text, ...result };
   }
 
-  test('the last-good copy of the active policy grows by less than 2 % for three small edits, and restores the whole policy', async () => {
+  test('the last-good copy of the active policy (file beside the database) grows by less than 2 % for three small edits, and restores the whole policy', async () => {
     const dataDir = temporaryFolder();
     const { text, grownBy, whole } = await edited(dataDir);
     expect(grownBy * 50).toBeLessThan(whole);
@@ -142,7 +142,7 @@ describe('the last-good copy of the active policy', () => {
     expect(await activeText(dataDir)).toEqual({ findings: [], result: text });
   });
 
-  test('the last-good copy of the active policy is rewritten at the next opening if a crash left an incomplete entry at its end', async () => {
+  test('the last-good copy of the active policy (file beside the database) is rewritten when the store is opened after a crash left an incomplete entry at its end', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -159,7 +159,7 @@ describe('the last-good copy of the active policy', () => {
     }
   });
 
-  test('a repeated last entry in the last-good copy does not change the active policy at the next opening', async () => {
+  test('a repeated last entry in the last-good copy of the active policy (file beside the database) changes no policy when the store is opened again', async () => {
     const dataDir = temporaryFolder();
     const { text } = await edited(dataDir);
     const path = join(dataDir, 'last-good.policy');
@@ -169,7 +169,7 @@ describe('the last-good copy of the active policy', () => {
     expect((await activeText(dataDir)).result).toBe(text);
   });
 
-  test('the last-good copy of the active policy is rewritten once during 128 edits, so that the file does not grow without limit', async () => {
+  test('the last-good copy of the active policy (file beside the database) is rewritten once during 128 edits, so that the file does not grow without limit', async () => {
     const dataDir = temporaryFolder();
     const sizes: number[] = [];
     await opened(dataDir, async ({ policies }) => {

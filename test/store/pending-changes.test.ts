@@ -67,7 +67,7 @@ describe('a policy change that must be confirmed', () => {
       expect(await stateOf(store)).toEqual([3, '{"n":1}', 3, 3, '{"n":1}']);
   });
 
-  test('the last-good copy of a reverted policy has the text of that policy, even if an earlier write of the same revision failed', async () => {
+  test('after a revert, the last-good copy of the active policy (file beside the database) has the text of the restored policy, even if an earlier write of the same revision failed', async () => {
     const copy = lastGoodFile(join(temporaryFolder(), 'last-good.policy'));
     const kv = createMemoryStore();
     const { policies, change } = await changed(kv, copy);
@@ -82,7 +82,7 @@ describe('a policy change that must be confirmed', () => {
     expect(body && Buffer.from(body).toString()).toBe('{"n":1}');
   });
 
-  test('the revert of an unconfirmed policy change creates a new revision, and uses the generation that was reserved for the revert', async () => {
+  test('the revert of an unconfirmed policy change creates a new revision, and uses the generation number that was reserved for the revert', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));
@@ -99,7 +99,7 @@ describe('a policy change that must be confirmed', () => {
     expect(policies.reverted).toBeNull();
   });
 
-  test('a confirmed policy change stays in force, with a generation above the one that was reserved for its revert', async () => {
+  test('a confirmed policy change stays in force, with a generation number above the one that was reserved for its revert', async () => {
     const { policies, change } = await changed();
     await policies.settle(end(change, 'complete'));
     expect(await stateOf(policies)).toEqual([4, '{"n":2}', 2, 4, '{"n":2}']);
@@ -109,7 +109,7 @@ describe('a policy change that must be confirmed', () => {
   });
 
   test.each(['complete', 'revert'] as const)(
-    'a write that was prepared or planned before a pending change ended (%s) is refused',
+    'a policy write that was prepared or planned before a pending policy change ended (by "%s") is refused',
     async (outcome) => {
       const { policies, change } = await changed();
       const put = storedPolicy({ id: 'a', name: 'a', revision: 3 }, '{"n":3}');

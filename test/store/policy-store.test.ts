@@ -149,7 +149,7 @@ describe('the policy store', () => {
     expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');
   });
 
-  it('the policy store refuses a generation older than the stored generation, and a revision that is not newer than the stored revision', async () => {
+  it('the policy store refuses a write with a generation number below the stored number, or with a revision that is not newer than the stored revision', async () => {
     const policies = await open();
     const put = storedPolicy({ id: 'a', revision: 2 }, '{}');
     await policies.commit({ put, generation: 5 });

@@ -163,7 +163,7 @@ describe('records under another key', () => {
     'store tokenKey',
     'store integration',
     'cluster member',
-  ])('a record under the key of another record is refused: %s', (name) => {
+  ])('a record under the key of another record is refused (kind of record: %s)', (name) => {
     const kind = KINDS.find(([each]) => each === name)?.[1];
     const [, value] = sampleOf(name);
     expect(kind?.reading(`${kind.prefix}other`, encodeJson(value)).reason).toBe('it contains the id of another key');

@@ -119,12 +119,15 @@ describe('the RocksDB store on disk', () => {
       },
     ],
   ];
-  it.each(damages)('the RocksDB store reports store_damaged at the opening with %s', async (_, damage) => {
-    const folder = temporaryFolder();
-    await filled(folder);
-    damage(folder);
-    expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
-  });
+  it.each(damages)(
+    'the RocksDB store reports store_damaged when it opens a damaged database folder: %s',
+    async (_, damage) => {
+      const folder = temporaryFolder();
+      await filled(folder);
+      damage(folder);
+      expect(await codeOf(openRocksDbStore(folder))).toBe('store_damaged');
+    },
+  );
 
   // A socket at the path makes `open` fail, also for root. It stands for a file without permission.
   it.each(['CURRENT', 'MANIFEST', 'IDENTITY', 'log'])(

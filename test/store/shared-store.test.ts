@@ -115,7 +115,7 @@ describe('the store of a node in a cluster', () => {
 
 describe('the record of the active policy in a cluster', () => {
   it.each([['garbage'], ['{}'], [null]])(
-    'an active policy whose record is %s in etcd is not put in force again, and its last-good copy stays, also over a restart',
+    'an active policy whose record in etcd is unreadable or missing (%s) is not put in force again, and its last-good copy (file beside the database) stays',
     async (text) => {
       const shared = new FakeSharedStore();
       const node = await shared.nodeOf();

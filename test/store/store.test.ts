@@ -66,7 +66,7 @@ const bodyKeysOf = async (dataDir: string): Promise<{ list: string; part: string
 
 describe('a store with an unreadable record', () => {
   it.each(['garbage', '{}', 'null', '[null]'])(
-    'the store opens with %s in place of any record, and returns the active policy',
+    'the store opens if any one record is replaced by the text %s, and returns the active policy',
     async (text) => {
       const dataDir = join(temporaryFolder(), 'data');
       await committed(dataDir);
@@ -125,7 +125,7 @@ describe('the store of a node', () => {
     expect(readdirSync(dataDir).sort()).toEqual(['last-good.policy', 'store']);
   });
 
-  it('the store of a node renames a database folder that cannot be opened, and restores the active policy from the last-good copy', async () => {
+  it('the store of a node renames a database folder that cannot be opened, and restores the active policy from the last-good copy (file beside the database)', async () => {
     const dataDir = temporaryFolder();
     await committed(dataDir);
     writeFileSync(join(dataDir, 'store', 'CURRENT'), 'nonsense');
@@ -138,7 +138,7 @@ describe('the store of a node', () => {
     expect(await inForce(dataDir)).toEqual({ findings: [], generation: 2, active: second });
   });
 
-  it('the store restores the active policy from the last-good copy if the database folder was deleted or lost its newest commits', async () => {
+  it('the store restores the active policy from the last-good copy (file beside the database) if the database folder was deleted or lost its newest commits', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const older = temporaryFolder();
@@ -156,7 +156,7 @@ describe('the store of a node', () => {
   });
 
   it.each(['policy/a', 'head', 'list', 'part'])(
-    'the store restores the active policy from the last-good copy if the database entry %s is damaged',
+    'the store restores the active policy from the last-good copy (file beside the database) if the database entry %s is damaged',
     async (what) => {
       const dataDir = temporaryFolder();
       await committed(dataDir);
@@ -170,7 +170,7 @@ describe('the store of a node', () => {
     },
   );
 
-  it('the store returns store_damaged, not an older policy, if the active policy and the last-good copy are unusable', async () => {
+  it('the store returns store_damaged, not an older policy, if the active policy and its last-good copy (file beside the database) are unusable', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(dataDir, 'last-good.policy'));
@@ -244,7 +244,7 @@ describe('the store of a node', () => {
     }
   }
 
-  it('the store moves a database with a damaged table aside, and restores the active policy from the last-good copy', async () => {
+  it('the store moves a database with a damaged table aside, and restores the active policy from the last-good copy (file beside the database)', async () => {
     const moved = [0, 0];
     await withEachTableByteDamaged(async (dataDir, table) => {
       const { findings, ...policy } = await inForce(dataDir);
@@ -256,7 +256,7 @@ describe('the store of a node', () => {
     expect(Math.min(...moved)).toBeGreaterThan(0);
   });
 
-  it('the store refuses to open a database with a damaged table if the last-good copy is older', async () => {
+  it('the store refuses to open a database with a damaged table if the last-good copy of the active policy (file beside the database) is older', async () => {
     const older = temporaryFolder();
     await withStore(older, ({ policies }) => policies.commit({ put: first, generation: 1 }));
     const copy = readFileSync(join(older, 'last-good.policy'));
@@ -329,7 +329,7 @@ describe('the store of a node', () => {
     });
   });
 
-  it('the store commits although the last-good copy cannot be written, and writes the copy at the next opening', async () => {
+  it('the store commits although the last-good copy of the active policy (file beside the database) cannot be written, and writes it when it is opened next', async () => {
     const dataDir = temporaryFolder();
     await withStore(dataDir, async ({ policies }, findings) => {
       mkdirSync(join(dataDir, 'last-good.policy.new'));

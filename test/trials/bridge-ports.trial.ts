@@ -212,7 +212,7 @@ describe.each(
     ['drop', 'deny', (kind: string) => ALWAYS.includes(kind)],
     ['pass', 'allow', (kind: string) => !NEVER.includes(kind)],
   ] as const)(
-    'a node switches exactly the expected kinds of frames between bridge ports with non_ipv4 %s and default_policy %s',
+    'a node switches exactly the expected kinds of frames between bridge ports with the settings non_ipv4 "%s" and default_policy "%s"',
     async (nonIpv4, action, crosses) => {
       const interfaces = ['lan0', 'wan0', 'br0'];
       const dataplane = { interfaces, reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };

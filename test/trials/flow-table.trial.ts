@@ -286,7 +286,7 @@ async function expectNoHarm(counts: readonly number[]): Promise<void> {
 
 describe('a flood of the flow table', () => {
   test.each(Object.entries(ATTACKS))(
-    'sources that do not flood can open connections, and established flows continue, during the attack %s',
+    'sources that do not flood can open connections, and established flows continue, during an attack on the flow table (%s)',
     async (what, attack) => {
       let reached: Figures | undefined;
       const counts = await suffered(async () => {

@@ -92,7 +92,7 @@ describe.each(
   ),
 )('a node with reverse_path %s and forwarding %s', (reversePath, forwarding) => {
   test.each(ATTACKERS)(
-    'a node passes all fragments of the real sender while forged fragments arrive on %s',
+    'a node passes all fragments of the real sender while forged fragments arrive on the interface %s',
     async (by) => {
       await start({ reverse_path: reversePath, forwarding });
       const { client, node, server } = rig.topology;

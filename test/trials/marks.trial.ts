@@ -168,7 +168,7 @@ const cases = Object.entries(RULES).flatMap(([name, rules]) =>
 
 describe('the guard (nftables rules of Weir) beside other rules that set or restore its mark', () => {
   test.each(cases)(
-    'the guard (nftables rules of Weir) drops packets after the BPF programs are detached, even if other rules set or restore their mark: %s',
+    'the guard (nftables rules of Weir) drops packets after the BPF programs are detached, even if other rules set or restore their mark (rules: %s)',
     async (_, variant, rules) => {
       await apply(rules, variant);
       const before = await exchange();

@@ -68,7 +68,7 @@ describe('a client that receives HelloRetryRequest', () => {
   );
 
   test.each(SERVERS)(
-    'curl gets the page of %s through interception if the server sends HelloRetryRequest to the node',
+    'curl gets the page of the server %s through interception if the server sends HelloRetryRequest to the node',
     async (server) => {
       await use('intercept');
       expect(await getsPage(rig, 'curl', PORT[server], SERVER_NAME)).toBe(true);
@@ -124,7 +124,7 @@ describe('a second ClientHello', () => {
 
   // NSS requires a cookie in the second ClientHello, and the byte sequences of `SAME` have no cookie.
   test.each(SERVERS.filter((name) => name !== 'nss'))(
-    'a second ClientHello from the list SAME, with the fields of the first, gets the same answer from %s with and without a TLS rule',
+    'a second ClientHello from the list SAME, with the fields of the first, gets the same answer from the server %s with and without a TLS rule',
     async (server) => {
       await use('none');
       const expected = [];

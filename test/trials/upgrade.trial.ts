@@ -81,7 +81,7 @@ function expectNoHarm({ udp, freshUdp, tcp, freshTcp, denied }: Summary): void {
 }
 
 test.each(['SIGTERM', 'SIGKILL'] as const)(
-  'this build replaces an earlier build that %s ended, without loss of packets or connections',
+  'this build replaces an earlier build that the signal %s ended, without loss of packets or connections',
   async (signal) => {
     const before = await rig.node.request('GET', '/api/v1/policy');
     const summary = await under(async () => {
@@ -103,7 +103,7 @@ test.each(['SIGTERM', 'SIGKILL'] as const)(
   },
 );
 
-test('without CAP_SYS_ADMIN, this build refuses the takeover, and the earlier datapath stays in force', async () => {
+test('without CAP_SYS_ADMIN, this build refuses to take over the BPF maps of the earlier datapath, which stays in force', async () => {
   const summary = await under(async () => {
     await rig.node.end('SIGTERM');
     await rig.node.restart({ command: undefined, without: ['SYS_ADMIN'] });

@@ -28,7 +28,7 @@ describe('grant table', () => {
     ['nearly a half of 2^32', 0x8000_0003],
     ['nearly zero', 7],
   ])(
-    'the DNS grant table accepts as many consecutive addresses as its capacity, with a hash multiplier of %s',
+    'the DNS grant table (addresses learned for hostname patterns) accepts as many consecutive addresses as its capacity, with a hash multiplier of %s',
     (_, high) => {
       const capacity = 30_000;
       const factors = Uint32Array.of(0x9e37_79b1, high, 0xc2b2_ae3d, 0x27d4_eb2f);
@@ -82,7 +82,7 @@ describe('grant table', () => {
     console.log(`table: ${adds} grants, ${refusals} refused, seed ${seed}`);
   });
 
-  test('the DNS grant table refuses addresses beyond its capacity, and accepts another address after a removal', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) refuses addresses beyond its capacity, and accepts another address after a removal', () => {
     const tried = table(memory());
     const addresses = Array.from({ length: CAPACITY + 1 }, (_, index) => index + 1);
     const added = addresses.filter((address) => tried.add(address, 1, 9, never));
@@ -92,7 +92,7 @@ describe('grant table', () => {
     expect([tried.count, tried.add(1, 1, 9, never)]).toEqual([CAPACITY, false]);
   });
 
-  test('the DNS grant table with several patterns reserves a sixteenth of its capacity for patterns with few addresses, also after a restart', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) with several patterns reserves a sixteenth of its capacity for patterns with few addresses, also after a restart', () => {
     const words = memory();
     const shared = (): GrantTable => {
       const ledger = new Ledger(CAPACITY);
@@ -118,7 +118,7 @@ describe('grant table', () => {
     expect(added(2_000, 1)).toBe(CAPACITY - 2 * reserve - 1);
   });
 
-  test('the DNS grant table grants one address to at most MAX_PATTERNS_OF_ADDRESS patterns, and can still prolong these grants', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) grants one address to at most MAX_PATTERNS_OF_ADDRESS patterns, and can still prolong these grants', () => {
     const tried = table(memory());
     for (let pattern = 0; pattern < MAX_PATTERNS_OF_ADDRESS; pattern++) {
       expect(tried.add(5, pattern, 9, never)).toBe(true);
@@ -129,14 +129,14 @@ describe('grant table', () => {
     expect(entriesOf(tried)).toContain('5 3 12');
   });
 
-  test('the DNS grant table replaces an expired grant when the same address is granted for another pattern', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) replaces an expired grant when the same address is granted for another pattern', () => {
     const tried = table(memory());
     tried.add(5, 1, 3, never);
     tried.add(5, 2, 9, (_, expiry) => expiry <= 4);
     expect(entriesOf(tried)).toEqual(['5 2 9']);
   });
 
-  test('the DNS grant table does not reuse a removed entry before the RCU grace period is over', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) does not reuse a removed entry before the RCU grace period is over', () => {
     const tried = table(memory());
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, 1, 9, never);
     tried.sweep(tried.lines, () => true);
@@ -145,7 +145,7 @@ describe('grant table', () => {
     expect([tried.count, tried.resting]).toEqual([0, 0]);
   });
 
-  test('the DNS grant table restores all grants and the overflow counter `spilled` from memory in which an interrupted change left a wrong counter', () => {
+  test('the DNS grant table (addresses learned for hostname patterns) restores all grants and its overflow counter from memory in which an interrupted change left a wrong counter', () => {
     const words = memory();
     const tried = table(words);
     for (let address = 1; address <= CAPACITY; address++) tried.add(address, address % 7, 9, never);

@@ -19,7 +19,7 @@ function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
   grants.fill(slot, patterns);
 }
 
-test('a policy with as many hostname patterns as the capacity is staged, and a policy with more patterns is refused without a change', () => {
+test('a policy with as many hostname patterns as the pattern table has room for is accepted, and one with more patterns is refused without a change', () => {
   const grants = make(8, 3);
   stage(grants, 1, ['a', 'b', 'c']);
   grants.activated(1);
@@ -34,7 +34,7 @@ test('a policy with as many hostname patterns as the capacity is staged, and a p
   expect([waited, grants.patterns.entries]).toEqual([1, 3]);
 });
 
-test('the list of DNS grants by pattern omits expired grants and grants of removed patterns', () => {
+test('the list of DNS grants (addresses learned for hostname patterns) omits expired grants and grants of removed patterns', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a', 'b']);
   grants.activated(1);
@@ -57,7 +57,7 @@ test('the list of DNS grants by pattern omits expired grants and grants of remov
   expect(grants.learned(NOW).map(({ pattern }) => pattern)).toEqual(['b']);
 });
 
-test('a sweep of the DNS grant table removes expired grants at once if the table was full, and otherwise one day after the expiry', () => {
+test('a sweep of the table of DNS grants (addresses learned for hostname patterns) removes expired grants at once if the table was full, and otherwise one day after the expiry', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a']);
   grants.activated(1);

@@ -47,7 +47,7 @@ function mapped(): string[] {
   return [...new Set(files)].map((path) => path.slice(folder.length + 1)).sort();
 }
 
-test('the BPF maps of DNS grants are mapped into memory with the first policy that has hostname patterns, and unmapped at the end', () => {
+test('the BPF maps of DNS grants (addresses learned for hostname patterns) are mapped into memory with the first policy that has hostname patterns, and unmapped at the end', () => {
   const grants = make();
   grants.makeRoom([], () => {});
   grants.fill(0, []);
@@ -68,7 +68,7 @@ test('the BPF maps of DNS grants are mapped into memory with the first policy th
   expect([mapped(), grants.patternsOf(1, NOW)]).toEqual([[], []]);
 });
 
-test('a process maps the DNS grants of an earlier process into memory only if the policy in force has hostname patterns', () => {
+test('a process maps the DNS grants (addresses learned for hostname patterns) of an earlier process into memory only if the policy in force has hostname patterns', () => {
   const first = make();
   first.makeRoom(['a'], () => {});
   first.fill(1, ['a']);

@@ -14,7 +14,7 @@ function namesOf(words: Uint32Array, number: number | undefined): number[] {
 }
 
 describe('the number of a pattern in the pattern table', () => {
-  test('the number of a hostname pattern in the pattern table stays the same when policies are swapped, unlike its number in the compiled policy', () => {
+  test('the number of a hostname pattern in the pattern table stays the same when another policy is put in force, unlike its number in the compiled policy', () => {
     const words = memory();
     const table = new PatternTable(words, undefined);
     table.fill(1, ['a', 'b']);
@@ -33,7 +33,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('a'), table.numberOf('b')]).toEqual([a, b]);
   });
 
-  test('the number of a hostname pattern is reused only after the grants of the removed pattern are cleared and a grace period is over', () => {
+  test('the number of a hostname pattern is reused only after the grants of the removed pattern are cleared and an RCU grace period is over', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a', 'b']);
     table.activated(1);
@@ -51,7 +51,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('c'), table.isLive(a)]).toEqual([a, true]);
   });
 
-  test('the number of a hostname pattern in the pattern table is freed if the staged policy with the pattern is discarded', () => {
+  test('the number of a hostname pattern in the pattern table is freed if a policy with the pattern that is prepared (staged) but not in force is discarded', () => {
     const table = new PatternTable(memory(2), undefined);
     table.fill(1, ['a']);
     table.activated(1);
@@ -60,7 +60,7 @@ describe('the number of a pattern in the pattern table', () => {
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
   });
 
-  test('after a restart, the table of hostname patterns recovers the numbers for the policy in force, and not for the staged policy', () => {
+  test('after a restart, the table of hostname patterns recovers the numbers for the policy in force, and not for a policy that was prepared (staged) but not in force', () => {
     const words = memory();
     const before = new PatternTable(words, undefined);
     before.fill(1, ['a', 'b']);

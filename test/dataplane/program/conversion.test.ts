@@ -6,7 +6,7 @@ import { conversion, flowConversion } from '#dataplane/upgrade/struct-conversion
 
 const field = (offset: number, size: number, count = 1) => ({ offset, size, count });
 
-test('`conversion` finds struct members by name, widens or truncates values, and sets a member to 0 if the source struct has no such member', () => {
+test('`conversion` (copies a struct of one layout into another layout) finds struct members by name, widens or truncates values, and sets a member to 0 if the source struct has no such member', () => {
   const from: StructLayout = {
     size: 24,
     fields: { a: field(0, 4), gone: field(4, 4), pair: field(8, 8, 2) },
@@ -50,12 +50,15 @@ test.each([
   ['another policy', 'gets epoch 0', false, 0x5_0000_0011n, 0x11n],
   ['another policy', 'keeps epoch 0 if no policy classified the flow', false, 0n, 0n],
   ['the same policy', 'keeps its epoch and verdict word', true, 0x5_0000_0011n, 0x5_0000_0011n],
-])('a flow that is migrated to a datapath with %s: the flow %s', (_, __, sameProgram, before, after) => {
-  const layout: StructLayout = { size: 16, fields: { 'key.low_port': field(0, 2), judgement: field(8, 8) } };
-  const source = new DataView(new ArrayBuffer(16));
-  source.setUint16(0, 53, true);
-  source.setBigUint64(8, before, true);
-  const target = new DataView(new ArrayBuffer(16));
-  flowConversion(layout, layout, sameProgram)(source, 0, target, 0);
-  expect([target.getUint16(0, true), target.getBigUint64(8, true)]).toEqual([53, after]);
-});
+])(
+  'the migration of a flow to a new datapath with %s treats the epoch (number of the deciding policy) as expected: the flow %s',
+  (_, __, sameProgram, before, after) => {
+    const layout: StructLayout = { size: 16, fields: { 'key.low_port': field(0, 2), judgement: field(8, 8) } };
+    const source = new DataView(new ArrayBuffer(16));
+    source.setUint16(0, 53, true);
+    source.setBigUint64(8, before, true);
+    const target = new DataView(new ArrayBuffer(16));
+    flowConversion(layout, layout, sameProgram)(source, 0, target, 0);
+    expect([target.getUint16(0, true), target.getBigUint64(8, true)]).toEqual([53, after]);
+  },
+);

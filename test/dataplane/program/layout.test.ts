@@ -62,7 +62,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
     }
   });
 
-  test('the program image predicts the cache line of a port map from the last line of a search for the destination, with an error below four lines', () => {
+  test('the program image lets the datapath predict the cache line of a port map (ports and verdicts of a destination), with an error below four cache lines', () => {
     const network = (index: number): string => `20.${index >> 8}.${index & 255}.0`;
     const rules = Array.from({ length: 40_000 }, (_, index) =>
       rule({

@@ -36,7 +36,7 @@ const links = (count: number): RawRecord[] =>
   Array.from({ length: count }, (_, index) => cname(index === 0 ? 'a.test' : `n${index}.test`, `n${index + 1}.test`));
 
 describe('addressesOf', () => {
-  it('`addressesOf` returns the addresses of records whose owner name differs from the queried name only in letter case', () => {
+  it('`addressesOf` (addresses of the queried name in a DNS answer) returns the addresses of records whose owner name differs from the queried name only in letter case', () => {
     expect(found({ answers: [a('A.teST', 1, 5), a('a.test', 255, 0)] })).toEqual({
       chain: keys('a.test'),
       addresses: [address(1, 5), address(255, 0)],
@@ -94,7 +94,7 @@ describe('addressesOf', () => {
     [17, 17, false],
     [100, 17, false],
   ])(
-    '`addressesOf` reads from a chain of %i CNAME records %i names, and returns `complete` %s',
+    '`addressesOf` follows a chain of %i CNAME records through %i names, and tells whether the chain was complete: %s',
     (count, names, complete) => {
       const last = count === 0 ? 'a.test' : `n${count}.test`;
       const read = found({ answers: [...links(count), a(last, 1)] });
@@ -108,10 +108,13 @@ describe('addressesOf', () => {
     ['the queried name', [cname('a.test', 'b.test'), cname('b.test', 'a.test')]],
     ['an earlier alias', [cname('a.test', 'b.test'), cname('b.test', 'c.test'), cname('c.test', 'b.test')]],
     ['two different names', [cname('a.test', 'b.test'), cname('a.test', 'c.test')]],
-  ])('`addressesOf` returns no addresses of a CNAME chain that leads to %s', (_, answers) => {
-    const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
-    expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
-  });
+  ])(
+    '`addressesOf` returns no addresses of a CNAME chain that is a loop or ambiguous, because it leads to %s',
+    (_, answers) => {
+      const addresses = ['a.test', 'b.test', 'c.test'].map((owner) => a(owner, 1));
+      expect(found({ answers: [...answers, ...addresses] })).toMatchObject({ addresses: [], complete: false });
+    },
+  );
 
   it('`addressesOf` accepts a repeated CNAME record that differs only in its TTL', () => {
     const answers = [cname('a.test', 'b.test', 9), cname('a.test', 'b.test', 8), a('b.test', 1)];
@@ -128,9 +131,12 @@ describe('addressesOf', () => {
     ['the flag TC', { flags: 0x8380 }],
     ['another class in its question', { class: CLASS.ch }],
     ['another type in its question', { type: TYPE.aaaa }],
-  ])('`addressesOf` returns no addresses if the answer has %s', (_, raw) => {
-    expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
-  });
+  ])(
+    '`addressesOf` returns no addresses if the answer is an error, truncated or for another question, because it has %s',
+    (_, raw) => {
+      expect(found({ answers: [a('a.test', 1)], ...raw }).addresses).toEqual([]);
+    },
+  );
 
   it('`addressesOf` ignores A records of another class, and A records outside the answer section', () => {
     const others = [a('a.test', 1)];

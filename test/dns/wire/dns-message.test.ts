@@ -114,9 +114,12 @@ describe('readMessage', () => {
     ['an ipv4hint of 6 bytes', 'service_parameter_length', https(u16s(4, 6, 1, 2, 3))],
     ['an empty ipv6hint', 'service_parameter_length', https(u16s(6, 0))],
     ['an empty mandatory list', 'service_parameter_length', https(u16s(0, 0))],
-  ] satisfies [string, string, RawRecord][])('`readMessage` rejects a message with %s', (_, fault, record) => {
-    expect(readMessage(messageBytes({ answers: [record] }))).toEqual({ fault });
-  });
+  ] satisfies [string, string, RawRecord][])(
+    '`readMessage` rejects a DNS message with an invalid record: %s',
+    (_, fault, record) => {
+      expect(readMessage(messageBytes({ answers: [record] }))).toEqual({ fault });
+    },
+  );
 
   it.each([
     ['an incomplete header', 'short_header', new Uint8Array(11)],
@@ -130,7 +133,7 @@ describe('readMessage', () => {
     ['two OPT records', 'several_opt', messageBytes({ additionals: [opt(''), opt('')] })],
     ['an OPT record with a name', 'opt_name', messageBytes({ additionals: [opt('a')] })],
     ['a malformed EDNS option', 'edns_options', messageBytes({ additionals: [{ ...opt(''), data: u16s(10, 1) }] })],
-  ])('`readMessage` rejects a message with %s, and returns the fault %s', (_, fault, bytes) => {
+  ])('`readMessage` rejects a malformed DNS message (%s), and returns the fault %s', (_, fault, bytes) => {
     expect(readMessage(bytes)).toEqual({ fault });
   });
 

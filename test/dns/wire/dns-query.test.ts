@@ -53,9 +53,12 @@ describe('readQuery', () => {
     ['an empty datagram', new Uint8Array(0)],
     ['a response', messageBytes({ flags: 0x8100 })],
     ['a response with an opcode', messageBytes({ flags: 0xa800 })],
-  ])('`readQuery` returns no id for %s, so that the proxy sends no response', (_, bytes) => {
-    expect(readQuery(bytes)).toMatchObject({ id: null });
-  });
+  ])(
+    '`readQuery` returns no id for a datagram that must not be answered (%s), so that the proxy sends no response',
+    (_, bytes) => {
+      expect(readQuery(bytes)).toMatchObject({ id: null });
+    },
+  );
 
   it.each([
     ['another opcode', 'opcode', 4, query({ flags: 0x2800 })],
@@ -91,7 +94,7 @@ describe('readQuery', () => {
     ['no class in its question', 'truncated', 1, query({}).subarray(0, 32)],
     ['a name of 256 bytes', 'name_too_long', 1, query({ question: nameBytes(63, 63, 63, 62) })],
     ['128 labels', 'name_too_long', 1, query({ question: nameBytes(...Array.from({ length: 128 }, () => 1)) })],
-  ])('`readQuery` rejects a query with %s, and returns the fault %s', (_, fault, rcode, bytes) => {
+  ])('`readQuery` rejects an invalid query (%s), and returns the fault %s', (_, fault, rcode, bytes) => {
     const flags = ((bytes[2] as number) << 8) | (bytes[3] as number);
     expect(readQuery(bytes)).toEqual({ fault, id: 7, rcode, flags });
   });

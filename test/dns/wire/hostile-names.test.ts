@@ -24,9 +24,12 @@ describe('names in a DNS message (RFC 9267)', () => {
     ['past the end', 'pointer_not_backwards', pointer(0x3fff)],
     ['to the header', 'pointer_to_header', pointer(0)],
     ['to the last byte of the header', 'pointer_to_header', pointer(11)],
-  ])('names in a DNS message are rejected with a compression pointer %s', (_, fault, bytes) => {
-    expect(owner(bytes)).toBe(fault);
-  });
+  ])(
+    'names in a DNS message are rejected if their compression pointer does not point to an earlier name: it points %s',
+    (_, fault, bytes) => {
+      expect(owner(bytes)).toBe(fault);
+    },
+  );
 
   it('names in a DNS message are rejected with a compression pointer in the question', () => {
     expect(readMessage(messageBytes({ question: pointer(12) }))).toEqual({ fault: 'pointer_not_backwards' });

@@ -29,7 +29,7 @@ const answer = (sections: Partial<Message>): Message => ({
 const never = (): boolean => false;
 
 describe('withoutUnenforceable', () => {
-  it('`withoutUnenforceable` removes AAAA records from every section', () => {
+  it('`withoutUnenforceable` removes AAAA records from every section of a DNS answer', () => {
     const kept = [record('a.test', TYPE.txt, Uint8Array.of(0))];
     const all = [aaaa('a.test'), ...kept, aaaa('ns.test')];
     const before = answer({ answers: all, authorities: all, additionals: all });
@@ -37,7 +37,7 @@ describe('withoutUnenforceable', () => {
     expect(withoutUnenforceable(before, never)).toEqual({ message: after, removed: 6 });
   });
 
-  it('`withoutUnenforceable` removes A records for which `drop` returns true', () => {
+  it('`withoutUnenforceable` removes A records of a DNS answer for which the function `drop` returns true', () => {
     const seen: number[] = [];
     const before = answer({ answers: [a('a.test', 1), a('a.test', 2)] });
     const after = withoutUnenforceable(before, (address) => {
@@ -69,10 +69,13 @@ describe('withoutUnenforceable', () => {
     ['with NXDOMAIN', { rcode: 3 }],
     ['to a question for another type', { question: { name: name('a.test'), type: TYPE.txt, class: CLASS.in } }],
     ['that was truncated', { flags: 0x8380 }],
-  ])('`withoutUnenforceable` removes every A record of an answer %s', (_, what) => {
-    const before = answer({ ...what, answers: [a('a.test', 1)] });
-    expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ ...what, answers: [] }), removed: 1 });
-  });
+  ])(
+    '`withoutUnenforceable` removes every A record of an answer that is negative, truncated or for another question type: an answer %s',
+    (_, what) => {
+      const before = answer({ ...what, answers: [a('a.test', 1)] });
+      expect(withoutUnenforceable(before, never)).toEqual({ message: answer({ ...what, answers: [] }), removed: 1 });
+    },
+  );
 
   it.each([
     ['hints and a port', [...port, ...ipv4hint, ...ipv6hint], port],

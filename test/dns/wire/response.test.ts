@@ -88,16 +88,19 @@ describe('DNS responses', () => {
     [0, 5, [0, 5, 5]],
     [6, 5, [0, 4, 5]],
     [0, 0, [0, 0, 0]],
-  ])('DNS responses that are %d seconds old, with a TTL cap of %s, have the TTLs %j', (ageSeconds, cap, ttls) => {
-    const template = templateOf(
-      answer({ answers: [a('a.test', 0)], authorities: [a('b.test', 10)], additionals: [a('c', 0x7fff_ffff)] }),
-    );
-    const aged = { ...options, ageSeconds, ...(cap === undefined ? {} : { ttlCap: cap }) };
-    const { answers, authorities, additionals } = read(respond(template, query('a.test', null), aged));
-    expect([...answers, ...authorities, ...additionals].map(({ ttl }) => ttl)).toEqual(ttls);
-    const fresh = read(respond(template, query('a.test', null), options));
-    expect(fresh.additionals).toEqual([a('c', 0x7fff_ffff)]);
-  });
+  ])(
+    'cached DNS responses that are %d seconds old, with an upper limit %s for TTLs, are sent with the TTLs %j',
+    (ageSeconds, cap, ttls) => {
+      const template = templateOf(
+        answer({ answers: [a('a.test', 0)], authorities: [a('b.test', 10)], additionals: [a('c', 0x7fff_ffff)] }),
+      );
+      const aged = { ...options, ageSeconds, ...(cap === undefined ? {} : { ttlCap: cap }) };
+      const { answers, authorities, additionals } = read(respond(template, query('a.test', null), aged));
+      expect([...answers, ...authorities, ...additionals].map(({ ttl }) => ttl)).toEqual(ttls);
+      const fresh = read(respond(template, query('a.test', null), options));
+      expect(fresh.additionals).toEqual([a('c', 0x7fff_ffff)]);
+    },
+  );
 
   it('DNS responses contain only the question, with the flag TC, if they are longer than the limit', () => {
     const template = templateOf(answer({ answers: [a('a.test', 60), a('a.test', 60)] }));

@@ -237,7 +237,7 @@ describe('`FindingStore`', () => {
     expect(refusal).toBe('query findings: the cursor is not valid');
   });
 
-  it('`FindingStore` throws a MergeError that contains exactly the finding deltas that the failed merge did not store', async () => {
+  it('`FindingStore` throws a MergeError that contains exactly the changes of findings that the failed merge did not store', async () => {
     const kv = createMemoryStore();
     let writes = 0;
     const full: KvStore = {
@@ -262,7 +262,7 @@ describe('`FindingStore`', () => {
     expect((await ask(ledger)).map(({ count }) => count)).toEqual(Array.from({ length: 300 }, () => 1));
   });
 
-  it('`FindingStore` throws a MergeError without finding deltas if the merge stored all deltas, and only the removal of old findings failed', async () => {
+  it('`FindingStore` throws a MergeError without changes of findings if the merge stored all changes, and only the removal of old findings failed', async () => {
     const kv = createMemoryStore();
     let removing = false;
     const failing: KvStore = {

@@ -69,7 +69,7 @@ describe('the write of one group at another node', () => {
     },
   );
 
-  test('the compilation of a source group that another node proposes waits for the members of new selectors; a stored policy is compiled at once', async () => {
+  test('the compilation of a source group that another node proposes waits for the Kubernetes members of its selectors; a stored policy is compiled at once', async () => {
     const waits: [number, number][] = [];
     const membership: PrepareWritePorts['membership'] = async (selectors, { waitMs }) => {
       waits.push([selectors.length, waitMs]);
@@ -94,14 +94,14 @@ describe('the write of one group at another node', () => {
     ]);
   });
 
-  test('`compileProposedGroup` returns null if the policy thread does not have the text of the policy before the write', async () => {
+  test('`compileProposedGroup` (a policy with the group that another node proposes) returns null if the policy thread does not have the text of the policy before the write', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     const { record } = stored(2, '{}');
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('`compileProposedGroup` returns null if the policy thread has only the text of a refused write with the same revision', async () => {
+  test('`compileProposedGroup` (a policy with the group that another node proposes) returns null if the policy thread has only the text of a refused write with the same revision', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, stored(2, policy(group('a', 8080)), '2026-01-02T03:04:59.000Z'));
@@ -110,7 +110,7 @@ describe('the write of one group at another node', () => {
     expect(await compileProposedGroup(ports, proposed(record, 'bb', group('bb', 81)), signal)).toBeNull();
   });
 
-  test('`compileProposedGroup` returns null if the node does not have the revision before the write', async () => {
+  test('`compileProposedGroup` (a policy with the group that another node proposes) returns null if the node does not have the revision before the write', async () => {
     const ports = await portsOf();
     await ports.policies.commit({ put: first, generation: 1 });
     await whole(ports, first);
@@ -132,11 +132,14 @@ describe('the place of a written group', () => {
     ['of a group after another excludes the comma', [28, 28, ',{"id":"g"}'], { from: 29, to: 39 }],
     ['of the first group excludes the list', [1, 1, '"source_groups":[{"id":"g"}]'], { from: 18, to: 28 }],
     ['of a removed group is empty', [18, 30, ''], { from: 18, to: 18 }],
-  ] as const)('the position of a written source group in the policy text %s', (_, [from, to, text], place) => {
-    expect(of(from, to, text)).toEqual({ id: 'g', ...place });
-  });
+  ] as const)(
+    '`writtenGroup` returns the position of a written source group in the policy text: the position %s',
+    (_, [from, to, text], place) => {
+      expect(of(from, to, text)).toEqual({ id: 'g', ...place });
+    },
+  );
 
-  test('the position of a written source group is undefined for the write of a whole policy', () => {
+  test('`writtenGroup` returns no position of a source group for the write of a whole policy', () => {
     expect(writtenGroup({ put: stored(2, '{}'), generation: 2 }, write('{}'))).toBeUndefined();
   });
 });

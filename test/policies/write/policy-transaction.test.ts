@@ -52,7 +52,7 @@ async function expectUntouched({ system, store, datapath, first }: Running & { f
 }
 
 describe('a successful policy write', () => {
-  test('a successful policy write is staged, proved, stored and put in force before the caller receives the outcome', async () => {
+  test('a successful policy write is loaded into the kernel, proved (tested there), stored and put in force before the caller receives the outcome', async () => {
     const { system, datapath, store, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
     const outcome = written(await system.policies.write(singleton('lan')));
@@ -124,12 +124,12 @@ describe('datapath and store after a failed policy write or a dry run', () => {
 
   const OUT_OF_MEMORY = new Error('out of memory');
   test.each([
-    ['', async () => Promise.reject(OUT_OF_MEMORY)],
+    ['while it compiles the policy', async () => Promise.reject(OUT_OF_MEMORY)],
     [
-      ' while the thread computes the proof sample',
+      'while it computes the test packets of the proof',
       async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), sample: Promise.reject(OUT_OF_MEMORY) }),
     ],
-  ])('a policy write changes neither datapath nor store if the policy thread dies%s', async (_, dies) => {
+  ])('a policy write changes neither datapath nor store if the policy thread dies %s', async (_, dies) => {
     let dead = false;
     const thread = threadHere();
     const running = await withPolicy({

@@ -56,7 +56,7 @@ async function curl(name: string, caFile: string): Promise<string> {
 }
 
 it.each(['www.example.com', 'xn--bcher-kva.example', '192.0.2.7', LONG])(
-  'curl accepts the leaf certificate for %s',
+  'curl accepts the leaf certificate for the host name or address %s',
   async (name) => {
     shown = name;
     expect(await curl(name, fileOf(ca.certPem))).toBe('hello');
@@ -70,14 +70,17 @@ it('curl rejects a leaf certificate for another host name, and a leaf certificat
   expect(await curl('example.com', fileOf(other.certPem))).toBe(PEER_FAILED_VERIFICATION);
 });
 
-it.each(['-tls1_2', '-tls1_3'])('openssl s_client with %s verifies the leaf certificate', async (version) => {
-  shown = 'a.test';
-  const words = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', 'a.test', '-CAfile', fileOf(ca.certPem)];
-  const asked = run('openssl', [...words, '-verify_hostname', 'a.test', '-verify_return_error', '-brief', version]);
-  asked.child.stdin?.end('x\n');
-  const { stderr } = await asked;
-  expect(stderr).toContain('Verification: OK\nVerified peername: a.test\n');
-});
+it.each(['-tls1_2', '-tls1_3'])(
+  'openssl s_client with the option %s verifies the leaf certificate',
+  async (version) => {
+    shown = 'a.test';
+    const words = ['s_client', '-connect', `127.0.0.1:${port}`, '-servername', 'a.test', '-CAfile', fileOf(ca.certPem)];
+    const asked = run('openssl', [...words, '-verify_hostname', 'a.test', '-verify_return_error', '-brief', version]);
+    asked.child.stdin?.end('x\n');
+    const { stderr } = await asked;
+    expect(stderr).toContain('Verification: OK\nVerified peername: a.test\n');
+  },
+);
 
 it.each(['-tls1', '-tls1_1'])('the TLS server refuses openssl s_client with %s (TLS 1.0 or 1.1)', async (version) => {
   const asked = run('openssl', ['s_client', '-connect', `127.0.0.1:${port}`, version, '-cipher', 'ALL:@SECLEVEL=0']);

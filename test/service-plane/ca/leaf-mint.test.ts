@@ -44,7 +44,7 @@ describe('a leaf certificate', () => {
     ['192.0.2.7', '192.0.2.7', ['-verify_ip', '192.0.2.7']],
     [LONG, null, ['-verify_hostname', LONG]],
   ])(
-    'a leaf certificate for %s passes openssl verify, and contains the name as subjectAltName',
+    'a leaf certificate for the host name or address %s passes openssl verify, and contains the name as subjectAltName',
     (name, commonName, options) => {
       const { certPem } = createLeafMint(ca, leafKey)(name, new Date());
       expect(verified(ca, certPem, ...options)).toBe('leaf.pem: OK\n');

@@ -140,7 +140,7 @@ describe('readCa rejects a CA', () => {
       [key('Must be on P-256, P-384 or P-521; this key is on secp256k1.')],
     ],
   ])(
-    '`readCa` rejects a CA %s, and returns each fault with its position in the request',
+    '`readCa` rejects an unusable CA certificate or key (a CA %s), and returns each fault with its position in the request',
     async (_name, pair, faults) => {
       expect(await read(pair)).toEqual(faults);
     },

@@ -155,7 +155,7 @@ describe('BodyReader', () => {
   );
 
   it.each(bodies)(
-    '`BodyReader` reads a body with framing %j from %j, for every split of the bytes',
+    '`BodyReader` reads an HTTP body with the framing %j from the bytes %j, for every split of the bytes',
     (framing, text, expected) => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readBody(framing, pieces)).toEqual(expected);
     },

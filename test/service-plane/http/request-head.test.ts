@@ -124,7 +124,7 @@ describe('RequestHeadReader', () => {
   );
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000))(
-    '`RequestHeadReader` rejects %j with one fault for every split of the bytes into two chunks and into single bytes',
+    '`RequestHeadReader` rejects the request head %j with one fault for every split of the bytes into two chunks and into single bytes',
     (text, fault) => {
       for (const pieces of cutsOf(bytesOf(text))) expect(readRequest(...pieces)).toEqual({ result: { fault }, end: 0 });
     },

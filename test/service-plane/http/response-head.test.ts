@@ -114,7 +114,7 @@ const refused: readonly (readonly [asked: RequestOfResponse, text: string, fault
 
 describe('ResponseHeadReader', () => {
   it.each(accepted)(
-    '`ResponseHeadReader` accepts, after request %j, the response head %j for every split',
+    '`ResponseHeadReader` accepts, after request %j, the response head %j for every split of its bytes',
     (asked, text, differs) => {
       const bytes = bytesOf(`${text}HTTP`);
       const expected = { result: { ...plain, ...differs }, end: bytes.length - 4 };

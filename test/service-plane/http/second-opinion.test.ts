@@ -10,7 +10,7 @@ const HOST = 'Host: a.test\r\n';
 
 describe("comparison of the service plane's HTTP parser with Node's parser", () => {
   it.each(MESSAGES)(
-    'the HTTP parsers of the service plane and of Node read equal requests from %j and from the forwarded bytes',
+    'the HTTP parsers of the service plane and of Node read equal requests from the client bytes %j and from the forwarded bytes',
     (text) => {
       const bytes = bytesOf(text);
       const conversation = converse([bytes]);
@@ -20,11 +20,14 @@ describe("comparison of the service plane's HTTP parser with Node's parser", () 
     },
   );
 
-  it.each(MESSAGES)('the HTTP parser of the service plane reads equal requests from every split of %j', (text) => {
-    const bytes = bytesOf(text);
-    const whole = converse([bytes]);
-    for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
-  });
+  it.each(MESSAGES)(
+    'the HTTP parser of the service plane reads equal requests from every split of the bytes %j',
+    (text) => {
+      const bytes = bytesOf(text);
+      const whole = converse([bytes]);
+      for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
+    },
+  );
 
   it.each(SMUGGLING.filter(([text]) => text.length < 1000).map(([text]) => text))(
     'the HTTP parser of the service plane reads no request from the invalid bytes %j',

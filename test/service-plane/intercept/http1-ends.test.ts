@@ -69,21 +69,24 @@ async function tunnelled() {
 }
 
 describe('the end of a server connection', () => {
-  test.each(ENDS)('the end of a server connection before the response head is answered with 502 (%s)', async (end) => {
-    const { server } = await asked();
-    END[end](server);
-    await expect.poll(clientSaw, AT_ONCE).toBe('closed');
-    expect(answer.text).toMatch(/^HTTP\/1\.1 502 .*"status":502/s);
-    expect(rig.refused).toEqual(['server_closed']);
-    rig.client.end();
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-  });
+  test.each(ENDS)(
+    'the end of a server connection before the response head is answered with 502 (end by %s)',
+    async (end) => {
+      const { server } = await asked();
+      END[end](server);
+      await expect.poll(clientSaw, AT_ONCE).toBe('closed');
+      expect(answer.text).toMatch(/^HTTP\/1\.1 502 .*"status":502/s);
+      expect(rig.refused).toEqual(['server_closed']);
+      rig.client.end();
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    },
+  );
 
   const cut = Object.keys(BODIES).flatMap((body) =>
     (body.startsWith('that ends') ? UNCLEAN : ENDS).map((end) => [body, end] as const),
   );
   test.each(cut)(
-    'the end of a server connection within a response body %s resets the client (%s)',
+    'the end of a server connection within a response body (%s) resets the client (end by %s)',
     async (body, end) => {
       const { server } = await asked();
       server.write(BODIES[body as keyof typeof BODIES]);
@@ -95,7 +98,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of a server connection within a chunked response body resets a client of HTTP/1.0 (%s)',
+    'the end of a server connection within a chunked response body resets a client of HTTP/1.0 (end by %s)',
     async (end) => {
       const { server } = await asked(head('GET / HTTP/1.0'), '\r\n\r\n');
       server.write(BODIES['in chunks']);
@@ -106,7 +109,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(Object.keys(BODIES).filter((body) => body.startsWith('that ends')) as (keyof typeof BODIES)[])(
-    'a close_notify of the server completes a response body %s',
+    'a close_notify of the server completes a response body without a length (end by %s)',
     async (body) => {
       const { server } = await asked();
       server.end(BODIES[body]);
@@ -127,7 +130,7 @@ describe('the end of a server connection', () => {
   });
 
   test.each(ENDS)(
-    'the end of a server connection between two requests is followed by a new server connection (%s)',
+    'the end of a server connection between two requests is followed by a new server connection (end by %s)',
     async (end) => {
       const { server } = await asked();
       server.write(OK);
@@ -141,7 +144,7 @@ describe('the end of a server connection', () => {
     },
   );
 
-  test.each(UNCLEAN)('the end of the server connection of a WebSocket resets the client (%s)', async (end) => {
+  test.each(UNCLEAN)('the end of the server connection of a WebSocket resets the client (end by %s)', async (end) => {
     const { server } = await tunnelled();
     END[end](server);
     await expect.poll(clientSaw, AT_ONCE).toBe('reset');
@@ -181,7 +184,7 @@ describe('the end of a client connection', () => {
   });
 
   test.each(UNCLEAN)(
-    'the end of a client connection while the server has not answered resets the server (%s)',
+    'the end of a client connection while the server has not answered resets the server (end by %s)',
     async (end) => {
       const { serverSaw } = await asked();
       END[end](rig.client);
@@ -191,7 +194,7 @@ describe('the end of a client connection', () => {
   );
 
   test.each(UNCLEAN)(
-    'the end of a client connection while a second request waits resets the server (%s)',
+    'the end of a client connection while a second request waits resets the server (end by %s)',
     async (end) => {
       const { serverSaw } = await asked(GET + GET, '\r\n\r\n');
       END[end](rig.client);
@@ -200,16 +203,19 @@ describe('the end of a client connection', () => {
     },
   );
 
-  test.each(UNCLEAN)('the end of a client connection within a response body resets the server (%s)', async (end) => {
-    const { server, serverSaw } = await asked();
-    server.write(BODIES['that ends with the connection']);
-    await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
-    END[end](rig.client);
-    await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
-  });
+  test.each(UNCLEAN)(
+    'the end of a client connection within a response body resets the server (end by %s)',
+    async (end) => {
+      const { server, serverSaw } = await asked();
+      server.write(BODIES['that ends with the connection']);
+      await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
+      END[end](rig.client);
+      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
+      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    },
+  );
 
-  test.each(ENDS)('the end of a client connection within a request body resets the server (%s)', async (end) => {
+  test.each(ENDS)('the end of a client connection within a request body resets the server (end by %s)', async (end) => {
     const { serverSaw } = await asked(`${head('POST / HTTP/1.1', 'Content-Length: 10')}part`, 'part');
     END[end](rig.client);
     await expect.poll(serverSaw, AT_ONCE).toBe('reset');
@@ -217,7 +223,7 @@ describe('the end of a client connection', () => {
   });
 
   test.each(ENDS)(
-    'the end of a client connection between two requests keeps the server connection for another client (%s)',
+    'the end of a client connection between two requests keeps the server connection for another client (end by %s)',
     async (end) => {
       const { server, serverSaw } = await asked();
       server.write(OK);
@@ -229,7 +235,7 @@ describe('the end of a client connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of a client connection in the middle of a refused request body frees the connection (%s)',
+    'the end of a client connection in the middle of a refused request body frees the connection (end by %s)',
     async (end) => {
       rig.client.write(`${head('POST / HTTP/1.1', 'Content-Length: 9', 'Content-Length: 10')}part`);
       await expect.poll(() => answer.text, AT_ONCE).toContain('HTTP/1.1 400');
@@ -240,7 +246,7 @@ describe('the end of a client connection', () => {
     },
   );
 
-  test.each(UNCLEAN)('the end of the client connection of a WebSocket resets the server (%s)', async (end) => {
+  test.each(UNCLEAN)('the end of the client connection of a WebSocket resets the server (end by %s)', async (end) => {
     const { serverSaw } = await tunnelled();
     END[end](rig.client);
     await expect.poll(serverSaw, AT_ONCE).toBe('reset');

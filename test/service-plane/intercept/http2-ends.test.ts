@@ -41,7 +41,7 @@ const isAllOver = (): unknown => [rig.sessions.size, rig.links.every(({ destroye
 
 describe('the end of a server connection', () => {
   test.each(ENDS)(
-    'the end of a server connection before the response head is answered with 502, and the HTTP/2 client gets GOAWAY (%s)',
+    'the end of a server connection before the response head is answered with 502, and the HTTP/2 client gets GOAWAY (end by %s)',
     async (end) => {
       const { answer } = await asked();
       const gone = new Promise((resolve) => client.once('goaway', resolve));
@@ -55,7 +55,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of a server connection within a response body resets the HTTP/2 stream (%s)',
+    'the end of a server connection within a response body resets the HTTP/2 stream (end by %s)',
     async (end) => {
       const { answer, server, stream } = await asked();
       server.respond({ ':status': 200 });
@@ -73,7 +73,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(ENDS)(
-    'an HTTP/2 client that reads slowly gets the whole response although the server connection has ended (%s)',
+    'an HTTP/2 client that reads slowly gets the whole response although the server connection has ended (end by %s)',
     async (end) => {
       const { answer, server, stream } = await asked();
       // The body fits into the window of a stream, so the server can send all of it to the node.
@@ -93,7 +93,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of an idle server connection ends the HTTP/2 client connection by GOAWAY, and the next request uses new connections (%s)',
+    'the end of an idle server connection ends the HTTP/2 client connection by GOAWAY, and the next request uses new connections (end by %s)',
     async (end) => {
       const ended = new Promise((resolve) => client.once('close', resolve));
       const gone = new Promise((resolve) => client.once('goaway', resolve));
@@ -134,7 +134,7 @@ test.each([
 
 describe('the end of a client connection', () => {
   test.each(ENDS)(
-    'the end of an HTTP/2 client connection without requests ends the server connection (%s)',
+    'the end of an HTTP/2 client connection without requests ends the server connection (end by %s)',
     async (end) => {
       endClient(end);
       await expect.poll(isAllOver, AT_ONCE).toEqual([0, true]);
@@ -142,7 +142,7 @@ describe('the end of a client connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of an HTTP/2 client connection cancels a request that waits for its response at the server (%s)',
+    'the end of an HTTP/2 client connection cancels a request that waits for its response at the server (end by %s)',
     async (end) => {
       const { server } = await asked();
       endClient(end);
@@ -152,7 +152,7 @@ describe('the end of a client connection', () => {
   );
 
   test.each(ENDS)(
-    'the end of an HTTP/2 client connection within a response body cancels the request at the server (%s)',
+    'the end of an HTTP/2 client connection within a response body cancels the request at the server (end by %s)',
     async (end) => {
       const { server, stream } = await asked();
       server.respond({ ':status': 200 });

@@ -182,7 +182,7 @@ test.each<readonly [what: string, fields: readonly (readonly [string, string])[]
   ['another host than the authority', [...GET, ['host', 'other.test']]],
   ['a content-length without a body', [...GET, ['content-length', '5']]],
   ['the scheme http', GET.map(([name, value]) => [name, name === ':scheme' ? 'http' : value])],
-])('an HTTP/2 request with %s does not reach the server', async (_what, fields) => {
+])('an invalid HTTP/2 request (%s) does not reach the server', async (_what, fields) => {
   client.send(frame(FRAME.headers, END_STREAM | END_HEADERS, 1, block(fields)));
   await expect.poll(() => client.resetOf(1) !== null || client.of(FRAME.headers, 1).length > 0).toBe(true);
   client.send(get(3));

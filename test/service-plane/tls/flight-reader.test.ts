@@ -69,7 +69,7 @@ describe('FlightReader and the first flight (TLS handshake messages) of a real s
     ],
   ];
   it.each(rows)(
-    '`FlightReader` reads from a real server a flight (TLS handshake messages) %s',
+    '`FlightReader` returns the expected facts about the certificate from the handshake messages of a real TLS server: %s',
     async (_, options, asking, facts) => {
       const { flight } = await recordFlight(options, asking);
       expect(factsOf(flight)).toEqual(facts);
@@ -80,7 +80,7 @@ describe('FlightReader and the first flight (TLS handshake messages) of a real s
     ['a ticket', 0],
     ['a session id', constants.SSL_OP_NO_TICKET],
   ])(
-    '`FlightReader` returns `hidden` for a server flight (TLS handshake messages) that resumes a session by %s',
+    '`FlightReader` returns `hidden` (no visible certificate) for the handshake messages of a server that resumes a TLS session by %s',
     async (_, secureOptions) => {
       const options: TlsOptions = { ...serving, secureOptions, ticketKeys: Buffer.alloc(48, 7) };
       const { flight, session } = await recordFlight(options, tls12);
@@ -229,7 +229,7 @@ describe('FlightReader and a flight that the test has built', () => {
     ['that announces more than 256 KiB', flight(serverHello(), Buffer.from([11, 4, 0, 1])), unreadable('too_long')],
   ];
   it.each(rows)(
-    '`FlightReader` returns the certificates, `hidden` with a reason, or a fault for a server flight (TLS handshake messages) %s',
+    '`FlightReader` returns the certificates, `hidden` with a reason, or a fault for the handshake messages of a TLS server: %s',
     (_, bytes, facts) => {
       expect(factsOf(bytes)).toEqual(facts);
     },

@@ -55,7 +55,7 @@ describe('HelloReader and a ClientHello in several segments or records', () => {
     ['65,516 bytes in records of full size', [records(sized(65_516), 16_384)]],
     ['65,516 bytes in segments of one byte', split(records(sized(65_516), 16_384), 1)],
     ['records of each version', [record(helloMessage({ extensions: typical }), 22, 0x0300)]],
-  ])('`HelloReader` reads a ClientHello in %s', (_, chunks) => {
+  ])('`HelloReader` reads a ClientHello that arrives in %s', (_, chunks) => {
     expect(read(new HelloReader(), chunks)).toEqual(typicalFacts);
   });
 
@@ -115,11 +115,14 @@ describe('HelloReader and bytes that are no valid ClientHello', () => {
     ['more than 64 KiB with its headers', records(sized(20_000), 1), 'too_long'],
     ['an announcement of more than 64 KiB', record(Buffer.from([1, 1, 0, 1])), 'too_long'],
   ];
-  it.each(rows)('`HelloReader` rejects %s, in one segment and in segments of 1 and 3 bytes', (_, bytes, fault) => {
-    expect(factsOf(bytes)).toEqual(unreadable(fault));
-    expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
-    expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
-  });
+  it.each(rows)(
+    '`HelloReader` rejects bytes that are no valid ClientHello (%s), in one segment and in segments of 1 and 3 bytes',
+    (_, bytes, fault) => {
+      expect(factsOf(bytes)).toEqual(unreadable(fault));
+      expect(read(new HelloReader(), split(bytes, 1))).toEqual(unreadable(fault));
+      expect(read(new HelloReader(), split(bytes, 3))).toEqual(unreadable(fault));
+    },
+  );
 });
 
 describe('HelloReader and the body of a ClientHello', () => {
@@ -144,7 +147,7 @@ describe('HelloReader and the body of a ClientHello', () => {
     ['with a repeated unknown extension', { extensions: [extension(0x1234), extension(0x1234)] }],
     ['with a pre-shared key before another extension', { extensions: [extension(41, u8(0)), sniOf('a.test')] }],
   ];
-  it.each(rows)('`HelloReader` rejects a ClientHello %s', (_, parts) => {
+  it.each(rows)('`HelloReader` rejects a malformed ClientHello (%s)', (_, parts) => {
     expect(factsOf(record(helloMessage(parts)))).toEqual(unreadable('malformed'));
   });
 
@@ -216,7 +219,7 @@ describe('HelloReader and the server_name extension', () => {
     ['that is longer than its list', extension(0, u16(9), hostName('a.test.long'))],
     ['that is longer than its extension', extension(0, vector16(u8(0), u16(99), Buffer.from('a.test')))],
   ];
-  it.each(bad)('`HelloReader` rejects a server name %s', (_, name) => {
+  it.each(bad)('`HelloReader` rejects a malformed server name extension (a name %s)', (_, name) => {
     expect(ofExtensions(name)).toEqual(unreadable('malformed'));
   });
 });

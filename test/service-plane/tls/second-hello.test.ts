@@ -52,9 +52,12 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['with fewer pre-shared keys', RETRY, [...first, keys(1, 'k', 'l')], [...plain, share(24), keys(2, 'l')]],
     ['without pre-shared keys', RETRY, [...first, keys(1, 'k')], [...plain, share(24)]],
     ['with a new encrypted inner ClientHello', RETRY, [...first, echOf(10)], [...plain, share(24), echOf(12)]],
-  ])('`mayFollow` accepts after a HelloRetryRequest a second ClientHello %s', (_, retry, before, after) => {
-    expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
-  });
+  ])(
+    '`mayFollow` accepts a second ClientHello with changes that a HelloRetryRequest permits: one %s',
+    (_, retry, before, after) => {
+      expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(true);
+    },
+  );
 
   it.each<[string, Buffer, readonly Buffer[], readonly Buffer[]]>([
     ['another name', RETRY, first, [sniOf('b.test'), ...plain.slice(1), share(24)]],
@@ -86,9 +89,12 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['no encrypted inner ClientHello', RETRY, [...first, echOf()], [...plain, share(24)]],
     ['an ECH extension of another type', RETRY, [...first, echOf()], [...plain, share(24), extension(0xfe0d, u8(1))]],
     ['a repeated extension', RETRY, first, [...plain, share(24), sniOf('b.test')]],
-  ])('`mayFollow` rejects after a HelloRetryRequest a second ClientHello with %s', (_, retry, before, after) => {
-    expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
-  });
+  ])(
+    '`mayFollow` rejects a second ClientHello with changes that a HelloRetryRequest does not permit: one with %s',
+    (_, retry, before, after) => {
+      expect(mayFollow(bodyOf({ extensions: before }), retry, bodyOf({ extensions: after }))).toBe(false);
+    },
+  );
 
   it.each<[string, HelloParts]>([
     ['version', { version: 0x0302 }],
@@ -96,7 +102,7 @@ describe('mayFollow after a HelloRetryRequest', () => {
     ['list of cipher suites', { cipherSuites: u16(0x1302) }],
     ['list of compressions', { compressions: Buffer.from([1, 0]) }],
   ])(
-    '`mayFollow` rejects after a HelloRetryRequest a second ClientHello whose %s differs from the first',
+    '`mayFollow` rejects after a HelloRetryRequest a second ClientHello whose fixed field (%s) differs from the first',
     (_, parts) => {
       const after = bodyOf({ extensions: [...plain, share(24)], ...parts });
       expect(mayFollow(bodyOf({ extensions: first }), RETRY, after)).toBe(false);
@@ -142,7 +148,7 @@ describe('AnswerReader', () => {
       ['not_tls'],
     ],
   ])(
-    '`AnswerReader` returns the kind of each server message in %s, in one chunk or in small chunks',
+    '`AnswerReader` returns the kind of each message of a TLS server in the input (%s), in one chunk or in small chunks',
     (_, bytes, kinds) => {
       for (const size of [1, 2, 7, bytes.length]) expect(answers(bytes, size)).toEqual(kinds);
     },
