@@ -131,7 +131,7 @@ describe('dataplane actor', () => {
     expect((await system.policies.write(singleton('wan'))).kind).toBe('written');
   });
 
-  test('the dataplane actor refuses a policy write without delay if the datapath thread dies while the policy is being staged', async () => {
+  test('the dataplane actor refuses a policy write without delay if the datapath thread dies while the policy is being loaded into the kernel', async () => {
     const { datapath, until, system } = await startSystem({ activationTimeoutMs: 60_000 });
     await until('policy_ready', 'never_activated');
     let staging = (): void => {};

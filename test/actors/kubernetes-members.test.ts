@@ -128,7 +128,7 @@ describe('the members of selectors in a running node', () => {
     await eventually(() => expect(source.log).toContain('use prod by in_cluster'));
   });
 
-  it('when the Kubernetes selectors of the active policy are resolved, the node compiles the policy again with the same generation and is ready', async () => {
+  it('when the Kubernetes selectors of the active policy are resolved, the node compiles the policy again with the same generation number and is ready', async () => {
     const { system, datapath, store, source, named, send, until } = await started();
     await eventually(() => expect(source.log).toEqual(['use prod', 'open prod/pods/1']));
     await send({ replaces: changeOf([]), stored: [] });
@@ -183,7 +183,7 @@ describe('the members of selectors in a running node', () => {
     });
   });
 
-  it('rules for former Kubernetes members (addresses no longer selected) are left out if the datapath lacks room, until another generation is in force', async () => {
+  it('rules for former Kubernetes members (addresses no longer selected) are left out if the datapath lacks room, until another policy generation is in force', async () => {
     const { system, datapath, source, send, until } = await started();
     const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
     source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };

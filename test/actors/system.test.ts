@@ -82,7 +82,7 @@ describe('a stored policy that is invalid', () => {
 });
 
 describe('shutdown of a node', () => {
-  test('the shutdown of a node completes the current policy write, refuses later policy writes, and keeps the program in the kernel in force', async () => {
+  test('the shutdown of a node completes the current policy write, refuses later policy writes, and keeps the compiled policy in the kernel in force', async () => {
     const { system, datapath, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     let release = (): void => {};

@@ -271,7 +271,7 @@ describe('GET /api/v1/policy/hits?scope=cluster', () => {
     next: null,
   } as const;
 
-  test('GET /api/v1/policy/hits?scope=cluster returns the sums of all nodes, and reports nodes with another generation as errors', async () => {
+  test('GET /api/v1/policy/hits?scope=cluster returns the sums of all nodes, and reports nodes that enforce another policy generation as errors', async () => {
     const { node, asked } = withNodes(['b', 'c'], (name) => ({
       body: name === 'b' ? report(7, 5, SINCE) : report(6, 9, SINCE),
     }));

@@ -78,7 +78,7 @@ describe('malformed HTTP request', () => {
       'headers_too_large',
     ],
   ] as const)(
-    'a malformed HTTP request with %s gets an error response, and changes nothing on the node',
+    'a malformed HTTP request (%s) gets an error response, and changes nothing on the node',
     async (_name, bytes, status, code) => {
       const answer = await converse(bytes);
       expect({ status: answer.status, type: answer.type, changes: answer.changes }).toEqual({

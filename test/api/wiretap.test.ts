@@ -173,7 +173,7 @@ test.each([
   ['a replay longer than the time for which the node keeps messages', 400, {}, '?replay=31s'],
   ['a token in the query', 400, {}, '?token=x'],
 ])(
-  'a request to open the wiretap stream over WebSocket with %s is refused with the status %i',
+  'a request to open the wiretap stream over WebSocket is refused if it is not permitted or malformed (%s), with the status %i',
   async (_, status, headers, query) => {
     const { connect, opened: taps } = await tapped();
     expect(await refused(connect(query, headers))).toBe(status);

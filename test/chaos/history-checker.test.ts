@@ -174,10 +174,13 @@ describe('checkHistory, invalid histories', () => {
     ['a time is missing', [write('a', 'v1', [Number.NaN, 1])], /wrong times/],
     ['a successful operation does not return', [read('a', 'v1', [0, FOREVER])], /wrong times/],
     ['an unknown operation returns', [write('a', 'v1', [0, 1], { outcome: 'unknown' })], /wrong times/],
-  ])('the linearizability check `checkHistory` throws a RangeError if %s', (_, history, message) => {
-    expect(() => checkHistory(history, INITIAL)).toThrow(message);
-    expect(() => checkHistory(history, INITIAL)).toThrow(RangeError);
-  });
+  ])(
+    'the linearizability check `checkHistory` throws a RangeError if the history is not valid: %s',
+    (_, history, message) => {
+      expect(() => checkHistory(history, INITIAL)).toThrow(message);
+      expect(() => checkHistory(history, INITIAL)).toThrow(RangeError);
+    },
+  );
 });
 
 /**

@@ -61,7 +61,7 @@ describe('StepTracker', () => {
     expect(tracker.take([removed('shared/turn/t1', 6n)])).toEqual([]);
   });
 
-  test('`StepTracker` ignores reports without a vote, the enforcement of other nodes or generations, and keys that are not part of a write', () => {
+  test('`StepTracker` ignores reports without a vote, the enforcement of other nodes or policy generations, and keys that are not part of a write', () => {
     const tracker = new StepTracker([]);
     tracker.take([lock('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
     const changes = [vote(false, 7n), member('n2', 3, 8n), member('n1', 2, 9n), put('shared/setting/mode', {}, 10n)];

@@ -161,7 +161,7 @@ describe('weir policy get', () => {
   ];
   const NUMBERS = [0, 443, 4294967295, 1.5, -1, 1e21];
   it.each(['yaml', 'json'])(
-    '`weir policy get` prints any stored text or number so that a parser of the %s output reads the stored value',
+    '`weir policy get` prints any stored text or number so that a parser of the output format %s reads the stored value',
     async (form) => {
       const keys = Object.fromEntries(TEXTS.map((text, index) => [text, TEXTS.at(-1 - index)]));
       const odd = { texts: TEXTS, numbers: NUMBERS, keys, nested: [[[]], {}, { a: [{}] }], truth: [true, false] };
@@ -526,7 +526,7 @@ describe('weir policy activate', () => {
     expect(asked.at(-1)?.path).toBe('/api/v1/policies/p-3/activate?rehearse=false&wait=all');
   });
 
-  it('`weir policy activate` prints "1 class" instead of "1 classes" if the proof has one equivalence class', async () => {
+  it('`weir policy activate` prints "1 class" instead of "1 classes" if the proof of the policy has one equivalence class of packets', async () => {
     const one = { ...activated, proof: { ...proof, classes: 1 } };
     const { url } = await serverThatAnswers(list, ok(one, headers));
     expect((await run(['policy', 'activate', 'home', '--server', url], TOKEN)).out).toContain(
@@ -769,7 +769,7 @@ The rule matches.
     ]);
   });
 
-  it('`weir policy explain` names the generation in the kernel if the active policy is not in force, and prints no table without steps', async () => {
+  it('`weir policy explain` names the policy generation that the kernel enforces if the active policy is not in force, and prints no table without steps', async () => {
     const { url } = await serverThatAnswers(ok({ ...explained, walk: [], walk_omitted: 0, enforced_instead: 17 }));
     const { out } = await run(['policy', 'explain', '--src', '10.0.0.7', '--query', 'a.test', '--server', url], TOKEN);
     expect(

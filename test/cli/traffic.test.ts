@@ -33,7 +33,7 @@ const hits = (items: unknown[], next: string | null) => ({
 });
 
 describe('weir hits', () => {
-  it('`weir hits` prints the hits of all pages as one table', async () => {
+  it('`weir hits` prints the rule hits of all pages as one table', async () => {
     clockAt('2026-01-31T12:03:00.000Z');
     const { url, asked } = await serverThatAnswers(
       ok(hits([used, { ...unused, rule: 'dns' }], '7.2')),

@@ -35,7 +35,7 @@ async function allHave(address: string, withinMs = 5_000): Promise<void> {
 }
 
 describe('a policy write in a cluster of three nodes', () => {
-  test('a policy write in a cluster of three nodes puts the policy in force at each node, with one generation and one ETag', async () => {
+  test('a policy write in a cluster of three nodes puts the policy in force at each node, with one generation number and one ETag', async () => {
     const reply = await put(nodeAt(0), '10.0.0.1');
     expect([reply.status, reply.headers.get('weir-nodes')]).toEqual([200, '3/3']);
     await allHave('10.0.0.1');
@@ -70,7 +70,7 @@ describe('a policy write in a cluster of three nodes', () => {
     });
   });
 
-  test('12 concurrent policy writes at three nodes get 12 different generations', async () => {
+  test('12 concurrent policy writes at three nodes get 12 different generation numbers', async () => {
     const writes = Array.from({ length: 12 }, (_, at) => put(nodeAt(at % 3), `10.0.2.${at}`));
     const replies = await Promise.all(writes);
     expect(replies.map(({ status }) => status)).toEqual(Array(12).fill(200));

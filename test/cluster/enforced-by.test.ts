@@ -11,7 +11,7 @@ function polls(...members: (ReturnType<typeof at> | null)[]) {
   return async () => members[Math.min(poll++, members.length - 1)] ?? null;
 }
 
-test('a policy write waits until all members, or more than half of the members, enforce its generation', async () => {
+test('a policy write waits until all members, or more than half of the members, enforce the written policy', async () => {
   expect(await enforcedBy(DELETED, 'all', polls(at(7, 6, 6), at(7, 7, 6), at(7, 8, 7)))).toBe(DELETED);
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 6, 6), at(7, 7, 6)), 0)).not.toBe(DELETED);
   expect(await enforcedBy(DELETED, 'quorum', polls(at(7, 7, 6)), 0)).toBe(DELETED);

@@ -19,7 +19,7 @@ beforeAll(async () => {
 afterAll(() => rig?.remove());
 
 describe('a node that was away', () => {
-  test('a node that was away follows again after etcd was compacted, and takes over its node id before its old lease ends', async () => {
+  test('a node that was disconnected receives changes again after etcd was compacted, and takes over its node id before its old lease ends', async () => {
     await rig.early.end();
     expect((await put(rig.plain, '10.5.0.1', {}, '?rehearse=false')).status).toBe(200);
     await rig.etcd.compact();

@@ -105,7 +105,7 @@ describe('a policy that one node cannot hold', () => {
     expect((await put(rig.plain, '10.3.0.1')).headers.get('weir-nodes')).toBe('3/3');
   });
 
-  test('if a policy that is too large for one node is written without a rehearsal, that node keeps its earlier policy until a later policy fits', async () => {
+  test('if a policy that is too large for one node is written without a rehearsal (a trial at each node), that node keeps its earlier policy until a later policy fits', async () => {
     const generation = async () =>
       Number((await rig.small.request('GET', '/api/v1/cluster')).text.match(/"generation":(\d+)/)?.[1]);
     const before = await generation();

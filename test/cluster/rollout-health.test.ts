@@ -78,7 +78,7 @@ describe('the health that a node reports', () => {
     expect(await faults(0, [0], { failedChecks: ['policy_ready'] })).toEqual([FAULT]);
   });
 
-  test('the health report of a node names the generation in force if the node does not enforce the policy of the roll-out', async () => {
+  test('the health report of a node names the policy generation in force if the node does not enforce the policy of the roll-out', async () => {
     expect(await faults(0, [0], { generation: 41 })).toEqual(['it enforces generation 41']);
   });
 });

@@ -72,7 +72,7 @@ describe('a staged roll-out', () => {
 });
 
 describe('a change that must be confirmed', () => {
-  test('a change that must be confirmed is reverted on all nodes after its time limit; after a confirmation it stays in force with a later generation', async () => {
+  test('a change that must be confirmed is reverted on all nodes after its time limit; after a confirmation it stays in force with a later generation number', async () => {
     await rig.put('n1', '10.4.0.1', '?wait=all');
     const before = await rig.agree(1, 5_000);
     await rig.put('n2', '10.4.0.2', '?confirm_within=5&wait=all');

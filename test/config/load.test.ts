@@ -395,7 +395,7 @@ dataplane:
   });
 
   it.each(['0.0.0.0:8080', '192.0.2.1:8080', '[::]:8080', 'weir.example.com:8080', '128.0.0.1:80'])(
-    'a configuration file is refused if the API listens on %s without TLS',
+    'a configuration file is refused if the API listens without TLS on an address other than loopback: %s',
     (listen) => {
       const host = listen.replace(/:\d+$/, '').replace(/[[\]]/g, '');
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
@@ -405,14 +405,14 @@ dataplane:
   );
 
   it.each(['127.0.0.1:8080', '127.9.9.9:0', '[::1]:8080', 'localhost:8080'])(
-    'a configuration file is accepted if the API listens on %s without TLS',
+    'a configuration file is accepted if the API listens without TLS on the loopback address %s',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([]);
     },
   );
 
   it.each(['127.0.0.1', ':8080', '127.0.0.1:65536', '256.0.0.1:80', '::1:80', '[127.0.0.1]:80', 'a b:80', '1.2.3:80'])(
-    'a configuration file is refused if the listen address of the API is %s',
+    'a configuration file is refused if the listen address of the API is malformed: %s',
     (listen) => {
       expect(problemsOf(`version: 1\napi: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:16: api.listen: must be `host:port`, such as 127.0.0.1:8080',
@@ -428,7 +428,7 @@ dataplane:
   );
 
   it.each(['weir.example.com:19649', 'localhost:19649', '19649', ':19649'])(
-    'a configuration file is refused if metrics.listen is %s',
+    'a configuration file is refused if metrics.listen is not an IP address with a port: %s',
     (listen) => {
       expect(problemsOf(`version: 1\nmetrics: { listen: "${listen}" }`)).toEqual([
         'invalid_value weir.yaml:2:20: metrics.listen: must be `address:port`, such as 10.1.0.1:53',
@@ -624,7 +624,7 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ['5 s', false],
     ['-5s', false],
     ['5d', false],
-  ])('a configuration file with %s as policy.activation_timeout is valid: %s', (value, taken) => {
+  ])('a configuration file with the text "%s" as policy.activation_timeout is valid: %s', (value, taken) => {
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
   });
 

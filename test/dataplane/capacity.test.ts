@@ -25,7 +25,7 @@ test('the configured limit is the largest capacity of a BPF map, and an error na
   );
 });
 
-test('a program slot has at most MAX_SLOT_LINES cache lines, and a configuration with a higher limit is invalid', () => {
+test('a program slot (place of a compiled policy in the kernel) has at most MAX_SLOT_LINES cache lines, and a configuration with a higher limit is invalid', () => {
   expect(capacityFor({ lines: 4_194_305, ranks: 1, hits: 1 }, undefined, MAX_SLOT_LINES).slotLines).toBe(
     MAX_SLOT_LINES,
   );

@@ -45,7 +45,7 @@ function countedByRule(kernel: Loaded): Map<string, number> {
   );
 }
 
-test('each packet is counted once for its rule while one thread ends flows and another thread flushes the counters of the same flows', async () => {
+test('each packet is counted once for its rule while one thread ends flows and another thread adds the counters of the same flows to the statistics (flush)', async () => {
   const kernel = loadForTest({ flowCapacity: 4 });
   let worker: Worker | undefined;
   const stop = new SharedArrayBuffer(4);

@@ -81,14 +81,17 @@ describe('change of the policy', () => {
     ['ICMP', echo, 0],
     ['TCP', tcp, TCP.syn],
     ['UDP', opening, 0],
-  ] as const)('a %s flow that a new policy denies ends with the next packet of either side', (_, packet, flags) => {
-    expect(classify(packet, flags)).toBe(PASSED);
-    kernel.activate(denyAll);
-    expect(classify(back(packet), TCP.ack)).toBe(DROPPED);
-    expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
-    kernel.activate(allowAll);
-    if (packet.protocol === IPPROTO.tcp) expect(classify(packet, TCP.ack)).toBe(DROPPED);
-  });
+  ] as const)(
+    'a flow of the protocol %s that a new policy denies ends with the next packet of either side',
+    (_, packet, flags) => {
+      expect(classify(packet, flags)).toBe(PASSED);
+      kernel.activate(denyAll);
+      expect(classify(back(packet), TCP.ack)).toBe(DROPPED);
+      expect(kernel.counted()).toEqual({ allow: 1, half_opened: 1, drop_policy_deny: 1 });
+      kernel.activate(allowAll);
+      if (packet.protocol === IPPROTO.tcp) expect(classify(packet, TCP.ack)).toBe(DROPPED);
+    },
+  );
 
   test('a packet of an open flow passes and counts as audited if a new policy denies the flow in audit mode', () => {
     expect(classify(opening)).toBe(PASSED);

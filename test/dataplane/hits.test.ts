@@ -80,7 +80,7 @@ describe('hit counters', () => {
     kernel = loadForTest();
   });
 
-  test('hit counters count both directions of a flow, denied packets, and packets that a default decides', () => {
+  test('the hit counters of rules count both directions of a flow, denied packets, and packets that a default decides', () => {
     activate(
       clients(
         [
@@ -106,7 +106,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 5, 'clients/none': 2, 'clients/-': 1, '-': 1 });
   });
 
-  test('hit counters do not count packets that no rule decides, because they are out of state or malformed', () => {
+  test('the hit counters of rules do not count packets that no rule decides, because they are out of state or malformed', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     expect(kernel.runPacket(tcp, { tcpFlags: TCP.ack }).returned).toBe(DROPPED);
     expect(kernel.runPacket(tcp, { version: 5 }).returned).toBe(DROPPED);
@@ -114,7 +114,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 0, '-': 0 });
   });
 
-  test('hit counters count an ICMP error for the rule of the flow that the error quotes', () => {
+  test('the hit counters of rules count an ICMP error for the rule of the flow that the error quotes', () => {
     activate(clients([{ id: 'web', protocol: 6 }]));
     const quoted = new Uint8Array(MAX_FRAME);
     writeFrame(quoted, tcp);
@@ -126,7 +126,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/web': 2, '-': 0 });
   });
 
-  test('hit counters count earlier packets of a flow for the earlier rule after a new policy classifies the flow by another rule', () => {
+  test('the hit counters of rules count earlier packets of a flow for the earlier rule after a new policy classifies the flow by another rule', () => {
     activate(clients([{ id: 'first', protocol: 17 }]));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
     activate(
@@ -139,7 +139,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/second': 5, 'clients/first': 3, '-': 0 });
   });
 
-  test('hit counters are kept for a rule that is removed and returns, and are not given to another rule at the same position', () => {
+  test('the hit counter of a rule is kept if the rule is removed and returns, and is not given to another rule at the same position', () => {
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
     activate(clients([{ id: 'names', protocol: 17 }]));
@@ -148,7 +148,7 @@ describe('hit counters', () => {
     expect(packets()).toEqual({ 'clients/dns': 1, '-': 0 });
   });
 
-  test('hit counters count every packet for the deciding rule, for random policies, packets, policy changes and removed flows', async () => {
+  test('the hit counters of rules count every packet for the deciding rule, for random policies, packets, policy changes and removed flows', async () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
@@ -181,7 +181,7 @@ describe('hit counters', () => {
   });
 });
 
-test('the bytes of a hit counter are the lengths of the frames, and the last hit is the time of the last packet', () => {
+test('the bytes of the hit counter of a rule are the lengths of the frames, and the last hit is the time of the last packet', () => {
   kernel = loadForTest();
   activate(clients([{ id: 'dns', protocol: 17 }]));
   const before = Date.now();
@@ -206,7 +206,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
   const decide = (generation: number, by: DecidedHit['by'], count = 1, lastNs = process.hrtime.bigint()): void =>
     kernel.trafficStatistics.addHits([{ generation, by, count, lastNs }]);
 
-  test('hits that the service plane or DNS proxy reports count for the rule that the message names by its rank (place in the policy) or by its name, with and without a policy record', () => {
+  test('rule hits that the service plane or DNS proxy reports count for the rule that the message names by its rank (place in the policy) or by its name, with and without a policy record', () => {
     kernel = loadForTest();
     const random = new Random(seedOf(70_117));
     for (const [number, compileAs] of [compile, program, compile, program].entries()) {
@@ -223,7 +223,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     }
   });
 
-  test('hits that the service plane or DNS proxy reports add packets to a hit counter but no bytes, and keep the later time of the last hit', () => {
+  test('rule hits that the service plane or DNS proxy reports add packets to a hit counter but no bytes, and keep the later time of the last hit', () => {
     kernel = loadForTest();
     activate(clients([{ id: 'dns', protocol: 17 }]));
     kernel.runPacket(dns);
@@ -234,7 +234,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(report().items[1]).toMatchObject({ packets: 1n, bytes: 0n, unusedSinceMs: null });
   });
 
-  test('hits that the service plane or DNS proxy reports count for the policy that decided, even if it is not yet (staged) or no longer in force', () => {
+  test('rule hits that the service plane or DNS proxy reports count for the policy that decided, even if it is not yet (staged) or no longer in force', () => {
     kernel = loadForTest();
     const [before, after] = [clients([{ id: 'dns', protocol: 17 }]), clients([{ id: 'new', protocol: 17 }])];
     kernel.activate(program(before), 1);
@@ -251,7 +251,7 @@ describe('hits of the service plane and of the DNS proxy', () => {
     expect(packets()).toEqual({ 'clients/dns': 7, '-': 0 });
   });
 
-  test('hits that the service plane or DNS proxy reports are discarded if the hit counter of the rule now belongs to another rule', () => {
+  test('rule hits that the service plane or DNS proxy reports are discarded if the hit counter of the rule now belongs to another rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     for (const [number, ids] of [['a', 'b'], ['c'], ['d', 'e']].entries())
       kernel.activate(compile(clients(ids.map((id) => ({ id, protocol: 17 })))), number + 1);
@@ -276,11 +276,11 @@ describe('hit report', () => {
   const names = (query: Partial<typeof EVERYTHING> | object): string[] =>
     (kernel.trafficStatistics.hits({ ...EVERYTHING, ...query })?.items ?? []).map(({ decider }) => nameOf(decider));
 
-  test('the hit report lists rules in the order of the policy', () => {
+  test('the report of rule hits lists rules in the order of the policy', () => {
     expect(names({})).toEqual(['lan/web', 'lan/dns', 'büro/web', 'büro/-', '-']);
   });
 
-  test('the hit report lists only the requested groups and rules, and on request only used or only unused rules', () => {
+  test('the report of rule hits lists only the requested groups and rules, and on request only used or only unused rules', () => {
     expect(names({ groups: ['büro'] })).toEqual(['büro/web', 'büro/-']);
     expect(names({ rules: ['web', 'dns'] })).toEqual(['lan/web', 'lan/dns', 'büro/web']);
     expect(names({ groups: ['lan', 'nobody'], rules: ['web'] })).toEqual(['lan/web']);
@@ -288,7 +288,7 @@ describe('hit report', () => {
     expect(names({ unused: false })).toEqual(['lan/web']);
   });
 
-  test('the hit report continues after the last rule of the previous page', () => {
+  test('the report of rule hits continues after the last rule of the previous page', () => {
     const pages: string[][] = [];
     for (let from: number | null = 0; from !== null; ) {
       const page: HitReport | null = kernel.trafficStatistics.hits({ ...EVERYTHING, from, limit: 2 });
@@ -343,10 +343,10 @@ test('`Hits.find` returns the same hit counters without a hint, with those of a 
   }
 });
 
-describe('a full table of hit entries', () => {
+describe('a full table of hit counters of rules', () => {
   const udp = (...ids: string[]): Policy => clients(ids.map((id) => ({ id, protocol: 17 })));
 
-  test('a full table of hit entries gives a new rule the entry of the least recently hit rule, and keeps the entries of rules in force', () => {
+  test('a full table of hit counters of rules gives a new rule the counter of the least recently hit rule, and keeps the counters of rules in force', () => {
     kernel = loadForTest({ hitCapacity: 10 });
     activate(udp('a', 'b', 'c'));
     kernel.runPacket(dns);
@@ -359,7 +359,7 @@ describe('a full table of hit entries', () => {
     expect(packets()).toEqual({ 'clients/d': 2, 'clients/a': 1, '-': 0 });
   });
 
-  test('a full table of hit entries does not count packets of an open flow for a new rule that reuses the entry of the removed rule', () => {
+  test('a full table of hit counters of rules does not count packets of an open flow for a new rule that reuses the counter of the removed rule', () => {
     kernel = loadForTest({ hitCapacity: 6 });
     activate(udp('a', 'b'));
     for (let count = 0; count < 3; count++) kernel.runPacket(dns);
@@ -369,7 +369,7 @@ describe('a full table of hit entries', () => {
     expect(kernel.flowIn('half_open')?.epoch).toBe(1);
   });
 
-  test('a full table of hit entries gives entries to all rules of a new policy although an earlier policy left gaps between entries', () => {
+  test('a full table of hit counters of rules gives counters to all rules of a new policy although an earlier policy left gaps between counters', () => {
     const named = (letter: string, count: number) => udp(...Array.from({ length: count }, (_, at) => `${letter}${at}`));
     kernel = loadForTest({ hitCapacity: 80 });
     activate(named('a', 39));
@@ -380,7 +380,7 @@ describe('a full table of hit entries', () => {
     expect(packets()).toMatchObject({ 'clients/d0': 1, 'clients/d19': 0 });
   });
 
-  test('a full table of hit entries refuses a policy that needs more entries or ranks than the table has, and keeps the present counters', () => {
+  test('a full table of hit counters of rules refuses a policy that needs more counters or ranks (rules and defaults) than the table has, and keeps the present counters', () => {
     kernel = loadForTest({ hitCapacity: 6, rankCapacity: 8 });
     activate(udp('a', 'b'));
     kernel.runPacket(dns);

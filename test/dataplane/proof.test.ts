@@ -218,7 +218,7 @@ describe('the proof (kernel test run) of a compiled policy', () => {
   });
 
   test.each(Object.entries(mutations()))(
-    'the proof (kernel test run) of a compiled policy fails if %s',
+    'the proof (kernel test run) of a compiled policy fails if the compiled policy differs from the written policy: %s',
     (_, mutate) => {
       let changing = 0;
       for (let number = 0; number < 40; number++) {

@@ -262,7 +262,7 @@ describe('offloaded connections of an ended thread', () => {
     ['an acknowledgment', { payload: 0, options: [1, 1, ...stamps(1, 2)] }],
     ['a FIN', { payload: 7, flags: 0x11 }],
   ] as const)(
-    'after the splicing thread of an offloaded connection has ended, the datapath turns a segment (%s) into a RST with the next sequence number',
+    'after the splicing thread of a connection offloaded to the datapath has ended, the datapath turns a segment (%s) into a RST with the next sequence number',
     (_, segment: Segment) => {
       put(ENDS, DELTAS, { ...alone, next: 60_000, acknowledged: 50_000 });
       put(reversed(ENDS), BACK, alone);
@@ -281,7 +281,7 @@ describe('offloaded connections of an ended thread', () => {
     },
   );
 
-  test('after the splicing thread of an offloaded connection has ended, the datapath translates a RST, and drops packets without RST and ACK flag', () => {
+  test('after the splicing thread of a connection offloaded to the datapath has ended, the datapath translates a RST, and drops packets without RST and ACK flag', () => {
     put(ENDS, DELTAS, alone);
     put(reversed(ENDS), BACK, alone);
     const frame = frameOf(ENDS, { flags: 0x04, payload: 0 });
@@ -294,12 +294,12 @@ test('the BPF map `joiners` has one entry for the deadline of each splicing thre
   expect(mapShape(kernel.object.mapFd('joiners')).maxEntries).toBe(MAX_OFFLOADERS);
 });
 
-describe('dropped packets of an offloaded connection', () => {
+describe('dropped packets of a connection offloaded to the datapath', () => {
   test.each([
     ['its entry in the map joins has the state held', { state: SPLICE_STATE.held }],
     ['its entry has the state quiet and the service plane has no socket for it', { state: SPLICE_STATE.quiet }],
   ] as const)(
-    'a packet of an offloaded connection is dropped if the state of the splicing offload does not permit forwarding: %s',
+    'a packet of a connection offloaded to the datapath is dropped if the state of the splicing offload does not permit forwarding: %s',
     (_, more) => {
       put(ENDS, DELTAS, more);
       put(reversed(ENDS), BACK, more);
@@ -307,12 +307,12 @@ describe('dropped packets of an offloaded connection', () => {
     },
   );
 
-  test('a packet of an offloaded connection is dropped if its direction has no entry in the BPF map `joins`', () => {
+  test('a packet of a connection offloaded to the datapath is dropped if its direction has no entry in the BPF map `joins`', () => {
     put(ENDS, DELTAS);
     expect(run(frameOf(reversed(ENDS), {})).returned).toBe(DROPPED);
   });
 
-  test('a SYN ACK of an offloaded connection is dropped; the datapath turns a SYN into an ACK that probes the other side', () => {
+  test('a SYN ACK of a connection offloaded to the datapath is dropped; the datapath turns a SYN into an ACK that probes the other side', () => {
     put(ENDS, DELTAS, { acknowledged: 50_000, next: 60_000 });
     put(reversed(ENDS), BACK, { acknowledged: 70_000, next: 80_000 });
     const { returned, out } = run(frameOf(ENDS, { flags: 0x02, payload: 0, options: [2, 4, 5, 180, 1, 3, 3, 7] }));

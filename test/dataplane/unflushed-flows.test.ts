@@ -43,7 +43,7 @@ function hits(): Record<string, number> {
   return Object.fromEntries(rules);
 }
 
-test('the rule of a flow is stored in the statistics of the flow by the next sweep, not by the first packet, while no reader wants events', () => {
+test('the rule of a flow is stored in the statistics of the flow by the next sweep of the flow table, not by the first packet, while no reader wants events', () => {
   activate('names');
   kernel.runPacket(dns);
   expect(recordsOf()).toMatchObject([{ hit: 0, hitCheck: 0, openedNs: 0n, packets: [1n, 0n] }]);
@@ -109,7 +109,7 @@ test('`flushIdleSlot` stores the deciding rule in the statistics of flows that w
   expect(recordsOf()[0]?.hit).not.toBe(0);
 });
 
-test('`completeFlow` in user space stores the same rule and opening time in flow statistics as a sweep in the kernel', () => {
+test('`completeFlow` in user space stores the same rule and opening time in flow statistics as a sweep of the flow table in the kernel', () => {
   activate('other', 'names');
   activate('names', 'other');
   for (let port = 1; port <= 40; port++) kernel.runPacket({ ...dns, sourcePort: port });

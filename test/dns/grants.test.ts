@@ -396,11 +396,14 @@ describe('rebind protection', () => {
     ['a loopback address', '127.9.9.9', 'loopback; allowed only without dns.rebind_protection'],
     ['a documentation address', '192.0.2.1', 'documentation; allowed only for names in dns.rebind_allow'],
     ['a benchmarking address', '198.18.0.1', 'benchmarking; allowed only for names in dns.rebind_allow'],
-  ])('DNS rebind protection reports the removal of %s with the reason for the removal', async (_, address, reason) => {
-    const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
-    expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
-    expect(rig.proxy.drainSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
-  });
+  ])(
+    'DNS rebind protection reports the removal of a special-purpose address (%s) with the reason for the removal',
+    async (_, address, reason) => {
+      const rig = await startProxy([await answering(a(NAME, address))], { rebindAllow: [] });
+      expect(await lookUp(rig.at, NAME)).toEqual(['NOERROR']);
+      expect(rig.proxy.drainSeen().rebindings).toMatchObject([{ hostname: NAME, reason, count: 1 }]);
+    },
+  );
 
   test('DNS rebind protection reports only the first eight removed addresses of an answer, but counts all removed addresses', async () => {
     const many = Array.from({ length: 40 }, (_, last) => a(NAME, `10.9.9.${last}`));

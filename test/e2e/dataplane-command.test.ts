@@ -34,7 +34,7 @@ async function status(expected: 0 | 3 = 0): Promise<Status> {
   return JSON.parse(stdout) as Status;
 }
 
-test('`weir dataplane status` reports the hooks, the guard and the policy generation in force, while the node runs and after it has stopped', async () => {
+test('`weir dataplane status` reports the hooks, the guard (nftables rules) and the policy generation in force, while the node runs and after it has stopped', async () => {
   expect(await Promise.all([rig.tcp(80), rig.tcp(81)])).toEqual(['open', 'refused ETIMEDOUT']);
   const running = await status();
   const { pinPath } = rig.topology;
@@ -166,7 +166,7 @@ test('`weir dataplane status` shows the state of the kernel even if the configur
   );
 });
 
-test('a second `weir run` in the same network namespace exits with an error, and leaves hooks, policy, guard and maps unchanged', async () => {
+test('a second `weir run` in the same network namespace exits with an error, and leaves hooks, policy, nftables rules and maps unchanged', async () => {
   const before = await status();
   const other = `${rig.topology.pinPath}-other`;
   for (const pinPath of [rig.topology.pinPath, other]) {
@@ -279,7 +279,7 @@ test('`weir dataplane detach` names the systemd unit to stop if the node runs in
   }
 });
 
-test('`weir dataplane detach` fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard', async () => {
+test('`weir dataplane detach` fails while a node runs; after the node has stopped, it removes the hooks, the pinned maps and the guard (nftables rules)', async () => {
   const refused = await command('detach');
   expect({ code: refused.code, stdout: refused.stdout }).toEqual({ code: 1, stdout: '' });
   expect(refused.stderr).toMatch(

@@ -259,7 +259,7 @@ add rule ip kube services ip daddr ${SERVICE} udp dport ${SERVICE_PORT} dnat to 
     ],
     ['iptables', null],
   ])(
-    'for packets to a service address that %s translates, the policy decides by the real server, and `explain` shows both addresses',
+    'for packets to a service address that the node translates by %s, the policy decides by the real server, and `explain` shows both addresses',
     async (_, rules) => {
       const { node } = rig.topology;
       if (rules === null) {

@@ -18,7 +18,7 @@ function residentMiB(name: string): number {
   return own.reduce((sum, mapping) => sum + Number(/^Rss:\s+(\d+)/m.exec(mapping)?.[1] ?? 0) / 1024, 0);
 }
 
-test('a node does not map the flow table, program slots or DNS grants into memory while it does not use them', async () => {
+test('a node does not map the flow table, the compiled policies or the DNS grants (addresses of names) into memory while it does not use them', async () => {
   // Mapped are the ring buffer (8 MiB, mapped twice), members (2 MiB), and data of the programs (1 MiB).
   expect(residentMiB('bpf-map')).toBeLessThan(16);
   await rig.node.end('SIGTERM');

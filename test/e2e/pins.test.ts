@@ -44,21 +44,24 @@ const LOSSES: [string, () => void][] = [
 ];
 // An installed Weir runs as a user that may not write to /sys/fs/bpf.
 if (!isInstalled) LOSSES.push(['every pin', () => rmSync(pinPath, { recursive: true })]);
-test.each(LOSSES)('a node restores its BPF pins within five seconds after the removal of %s', async (_, remove) => {
-  expect(pinned).toContain('flows');
-  remove();
-  expect(pins()).not.toContain('flows');
-  await expect.poll(pins, soon).toEqual(pinned);
-  await rig.node.ready();
-  await isEnforced();
-  // The restarted node must take over the policy in force from the restored pins.
-  await rig.node.restart();
-  await rig.node.ready();
-  expect(pins()).toEqual(pinned);
-  await isEnforced();
-  const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
-  expect(log.at(-1)).toContain('"flows"');
-});
+test.each(LOSSES)(
+  'a node restores its BPF pins (files that keep BPF maps and links) within five seconds after the removal of %s',
+  async (_, remove) => {
+    expect(pinned).toContain('flows');
+    remove();
+    expect(pins()).not.toContain('flows');
+    await expect.poll(pins, soon).toEqual(pinned);
+    await rig.node.ready();
+    await isEnforced();
+    // The restarted node must take over the policy in force from the restored pins.
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(pins()).toEqual(pinned);
+    await isEnforced();
+    const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"type":"pins_lost"'));
+    expect(log.at(-1)).toContain('"flows"');
+  },
+);
 
 test('GET /ready names the BPF pins that the node cannot restore', async () => {
   const { uid, gid } = statSync(pinPath);

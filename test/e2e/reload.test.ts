@@ -238,7 +238,7 @@ describe('a reload', () => {
       'tun9 is not an Ethernet',
     ],
   ])(
-    'a configuration reload that a part of the node cannot apply, because of %s, restores every part',
+    'a configuration reload that a part of the node cannot apply (cause: %s) restores every part',
     async (_, sections, reason) => {
       await write({ dataplane: ADDED, log: { level: 'debug' }, ...sections });
       const failed = await reload();

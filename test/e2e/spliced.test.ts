@@ -71,7 +71,7 @@ const rssMb = (): number =>
 const sockets = (): Promise<string> =>
   rig.topology.node.must('ss', '-Htn', 'state', 'established', `( sport = :${PORT} or dport = :${PORT} )`);
 
-test('200 MB pass a spliced connection unchanged in each direction', async () => {
+test('200 MB pass a spliced (splice(2)) connection unchanged in each direction', async () => {
   const what = 'both';
   const client = dial(what, 200 * MB);
   const got = 200 * MB;
@@ -80,7 +80,7 @@ test('200 MB pass a spliced connection unchanged in each direction', async () =>
 });
 
 test.each(['client_first', 'server_first'])(
-  'after one side of a spliced connection has sent FIN, data still passes in the other direction (order: %s)',
+  'after one side of a spliced (splice(2)) connection has sent FIN, data still passes in the other direction (order: %s)',
   async (what) => {
     const client = dial(what, 3 * MB);
     const got = 3 * MB;
@@ -93,7 +93,7 @@ test.each(['client_first', 'server_first'])(
   },
 );
 
-test('a RST from either side of a spliced connection resets the other side', async () => {
+test('a RST from either side of a spliced (splice(2)) connection resets the other side', async () => {
   dial('client_resets');
   expect(await server.next()).toEqual([
     { side: 'server', what: 'client_resets', got: 0, digest: NOTHING, end: 'reset' },
@@ -105,7 +105,7 @@ test('a RST from either side of a spliced connection resets the other side', asy
   ]);
 });
 
-test('if one side of a spliced connection does not read, the sender stops before 40 MB, and the node grows by less than 40 MiB of memory', async () => {
+test('if one side of a spliced (splice(2)) connection does not read, the sender stops before 40 MB, and the node grows by less than 40 MiB of memory', async () => {
   const before = rssMb();
   const client = dial('slow', 300 * MB);
   const [first] = await client.next();
@@ -120,7 +120,7 @@ test('if one side of a spliced connection does not read, the sender stops before
   expect(rssMb() - before).toBeLessThan(40);
 });
 
-test('a new policy that denies spliced connections resets both sides of each connection', async () => {
+test('a new policy that denies spliced (splice(2)) connections resets both sides of each connection', async () => {
   const client = dial('hold', 0, 3);
   const what = 'hold';
   expect(await client.next(3)).toEqual(Array(3).fill({ side: 'client', what, state: 'open' }));
@@ -131,7 +131,7 @@ test('a new policy that denies spliced connections resets both sides of each con
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('two hundred parallel spliced connections each receive their own data', async () => {
+test('two hundred parallel spliced (splice(2)) connections each receive their own data', async () => {
   const what = 'both';
   const got = MB / 2;
   const client = dial(what, got, 200);
@@ -141,7 +141,7 @@ test('two hundred parallel spliced connections each receive their own data', asy
   expect(await server.next(200)).toEqual(expected('server', await digest(got, 'client')));
 });
 
-test('closed spliced connections leave no file descriptor open in the node', async () => {
+test('closed spliced (splice(2)) connections leave no file descriptor open in the node', async () => {
   const descriptors = (): Promise<string> => rig.topology.node.must('sh', '-c', `ls /proc/${rig.node.pid}/fd | wc -l`);
   const before = Number(await descriptors());
   const client = dial('both', 1_000, 50);

@@ -55,7 +55,7 @@ test('before the splicing offload, an urgent byte is forwarded in line with othe
   await transferBoth({ client, server }, 10_000);
 });
 
-test('after a FIN from the client of an offloaded connection, the server can still send', async () => {
+test('after a FIN from the client of a connection offloaded to the datapath, the server can still send', async () => {
   const { client, server } = await offloaded();
   await client.must('end');
   expect(await server.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
@@ -64,7 +64,7 @@ test('after a FIN from the client of an offloaded connection, the server can sti
   expect(await client.must('take', 1)).toMatchObject({ took: 0, end: 'end' });
 });
 
-test('after an offloaded connection has closed, the client can open another connection from the same port', async () => {
+test('after a connection offloaded to the datapath has closed, the client can open another connection from the same port', async () => {
   const own = talkers.nextPort();
   const { client, server } = await offloaded(own);
   await server.must('close');
@@ -82,7 +82,7 @@ test.each([
   ['the client', false],
   ['both sides', true],
 ])(
-  'after %s of an offloaded connection disappeared without FIN or RST, a new connection from the same client port is inspected',
+  'after one or both ends (%s) of a connection offloaded to the datapath disappeared without FIN or RST, a new connection from the same client port is inspected',
   async (_, isServerGone) => {
     const own = talkers.nextPort();
     const { client, server } = await offloaded(own);
@@ -105,14 +105,17 @@ test.each([
   },
 );
 
-test.each(['client', 'server'] as const)('a RST of the %s resets the peer on an offloaded connection', async (who) => {
-  const ends = await offloaded();
-  await ends[who].must('reset');
-  const other = who === 'client' ? ends.server : ends.client;
-  expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
-});
+test.each(['client', 'server'] as const)(
+  'a RST of the %s resets the peer on a connection offloaded to the datapath',
+  async (who) => {
+    const ends = await offloaded();
+    await ends[who].must('reset');
+    const other = who === 'client' ? ends.server : ends.client;
+    expect(await other.ask('take', 1)).toEqual({ failed: 'ConnectionResetError' });
+  },
+);
 
-test('a new policy that denies an offloaded connection resets both sides', async () => {
+test('a new policy that denies a connection offloaded to the datapath resets both sides', async () => {
   const { client, server } = await offloaded();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.put(policyOf([tls('another.test')]));
@@ -120,7 +123,7 @@ test('a new policy that denies an offloaded connection resets both sides', async
   await rig.put(policyOf([tls(SERVER_NAME)]));
 });
 
-test('while the server of an offloaded connection does not read, the client is blocked from sending, and data to the client still passes', async () => {
+test('while the server of a connection offloaded to the datapath does not read, the client is blocked from sending, and data to the client still passes', async () => {
   const { client, server } = await offloaded();
   await client.must('timeout', 1);
   expect(await client.ask('send', 200 * MB, 5)).toEqual({ failed: 'TimeoutError' });
@@ -133,7 +136,7 @@ describe('TCP options and the splicing offload', () => {
     inside.must('sysctl', '-qw', ...settings);
   const DEFAULT_RMEM = 'net.ipv4.tcp_rmem=4096 131072 33554432';
 
-  test('data passes an offloaded connection whose sides have different TCP window scales', async () => {
+  test('data passes a connection offloaded to the datapath whose sides have different TCP window scales', async () => {
     const { client, server } = rig.topology;
     const [before] = await Promise.all([client.must('sysctl', '-n', 'net.ipv4.tcp_rmem')]);
     await set(client, 'net.ipv4.tcp_rmem=4096 65535 65535');
@@ -148,7 +151,7 @@ describe('TCP options and the splicing offload', () => {
     }
   });
 
-  test('a connection is offloaded if both sides lack TCP timestamps, but not if only one side lacks timestamps', async () => {
+  test('a connection is offloaded to the datapath if both sides lack TCP timestamps, but not if only one side lacks timestamps', async () => {
     const { client, server, node } = rig.topology;
     await set(client, 'net.ipv4.tcp_timestamps=0');
     try {
@@ -165,7 +168,7 @@ describe('TCP options and the splicing offload', () => {
     }
   });
 
-  test('a connection whose server side has a smaller MSS is not offloaded, and its data passes', async () => {
+  test('a connection whose server side has a smaller MSS is not offloaded to the datapath, and its data passes', async () => {
     const { server } = rig.topology;
     const device = (await server.must('sh', '-c', 'ip -o -4 route get 10.77.1.2')).replace(/^.* dev (\S+) .*$/s, '$1');
     await server.must('ip', 'link', 'set', device, 'mtu', '1300');
@@ -179,7 +182,7 @@ describe('TCP options and the splicing offload', () => {
   });
 });
 
-test('the client of an offloaded connection accepts the ICMP error of the node that reports a smaller path MTU', async () => {
+test('the client of a connection offloaded to the datapath accepts the ICMP error of the node that reports a smaller path MTU', async () => {
   const { client, server } = await offloaded();
   await transfer(client, server, MB, 8);
   await rig.topology.node.must('ip', 'link', 'set', 'wan0', 'mtu', '1200');
@@ -196,7 +199,7 @@ test('the client of an offloaded connection accepts the ICMP error of the node t
   }
 });
 
-test('lost segments of an offloaded connection are retransmitted', async () => {
+test('lost segments of a connection offloaded to the datapath are retransmitted', async () => {
   const ends = await offloaded();
   const lossy =
     'add table ip loss; add chain ip loss in { type filter hook prerouting priority 0; }; add rule ip loss in meta l4proto tcp numgen random mod 100 < 2 drop';
@@ -217,7 +220,7 @@ test('lost segments of an offloaded connection are retransmitted', async () => {
   }
 });
 
-test('while a third-party nftables hook exists, new connections are not offloaded, and offloaded connections continue', async () => {
+test('while a third-party nftables hook exists, new connections are not offloaded to the datapath, and connections already offloaded continue', async () => {
   const { node } = rig.topology;
   const ends = await offloaded();
   await node.must('nft', 'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }');
@@ -233,7 +236,7 @@ test('while a third-party nftables hook exists, new connections are not offloade
   }
 });
 
-test('an offloaded connection continues when a large policy makes the node replace its BPF maps by larger maps', async () => {
+test('a connection offloaded to the datapath continues when a large policy makes the node replace its BPF maps by larger maps', async () => {
   const ends = await offloaded();
   const many = Array.from({ length: 3_000 }, (_, index) => ({
     match: { proto: 'udp', dst_ports: [1_000 + index], dst_ips: [`10.9.${index >> 8}.${index & 255}`] },
@@ -243,7 +246,7 @@ test('an offloaded connection continues when a large policy makes the node repla
   expect(await isOffloaded()).toBe(true);
 });
 
-test('a node that shuts down resets both ends of an offloaded connection', async () => {
+test('a node that shuts down resets both ends of a connection offloaded to the datapath', async () => {
   const { client, server } = await offloaded();
   const both = [client.ask('take', 1), server.ask('take', 1)];
   await rig.node.end('SIGTERM');
@@ -252,7 +255,7 @@ test('a node that shuts down resets both ends of an offloaded connection', async
   await rig.node.ready();
 });
 
-test('after kill -9 of the node, both sides of an offloaded connection are reset within 6 s, by the next packet, or at the next start', async () => {
+test('after kill -9 of the node, both sides of a connection offloaded to the datapath are reset within 6 s, by the next packet, or at the next start', async () => {
   const RESET = { failed: 'ConnectionResetError' };
   /**
    * The datapath forwards offloaded connections for 5 s after the last renewal by the node. This time is 1 s
@@ -300,7 +303,7 @@ test('after kill -9 of the node, both sides of an offloaded connection are reset
   await rig.node.ready();
 });
 
-test('both ends of an offloaded connection are closed or reset when the node restarts', async () => {
+test('both ends of a connection offloaded to the datapath are closed or reset when the node restarts', async () => {
   const { client, server } = await offloaded();
   const cut = server.ask('take', 100_000 * MB);
   const sending = client.ask('send', 100_000 * MB, 7);

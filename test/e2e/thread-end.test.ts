@@ -218,7 +218,7 @@ test.each([
   ['a service-plane thread', PLANE, 'a thread of the service plane ended with exit code 7'],
   ['a splice thread', SPLICING, 'a splicing thread ended with exit code 7'],
 ])(
-  'after %s ends in a running process, all its connections are reset and freed, and the next thread inspects new connections',
+  'after a thread of the running node (%s) ends, all its connections are reset and freed, and the next thread inspects new connections',
   async (_, file, reason) => {
     const own = offloaded.nextPort();
     const busy = await offloaded.offloaded(own);

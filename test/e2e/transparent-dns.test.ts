@@ -108,7 +108,7 @@ describe('the routing of redirected DNS queries', () => {
     ['the rule', 'rule del pref 8353', 'rule show pref 8353', 'lookup 8353'],
     ['the route', 'route flush table 8353', 'route show table all', 'table 8353'],
   ])(
-    'on a node with the address 192.0.2.1, the routing of redirected DNS queries is restored after %s was removed',
+    'on a node with the address 192.0.2.1, the routing of redirected DNS queries is restored after a part of it (%s) was removed',
     async (_, remove, show, expected) => {
       await on('addr add 192.0.2.1/24 dev lo');
       try {

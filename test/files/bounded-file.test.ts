@@ -33,7 +33,7 @@ describe.each(EVERY)('bounded file reader %s', (reader) => {
     ['a dangling link', (path) => symlinkSync('/no/such', path), 'FILE: no such file or directory'],
     ['a loop of links', (path) => symlinkSync(path, path), 'FILE: too many symbolic links encountered'],
   ])(
-    'a bounded file reader returns the content up to the maximum size, or an error with the reason, for %s',
+    'a bounded file reader returns the content up to the maximum size, or an error with the reason, for each kind of path: %s',
     async (_, make, expected) => {
       const path = join(temporaryFolder(), 'file');
       make(path);

@@ -234,7 +234,7 @@ describe('the drop-in of nftables.service', () => {
   });
 
   test.each(['ExecStart', 'ExecReload'])(
-    "the setting %s in Weir's drop-in of nftables.service loads the rules of the operator, and the guard if Weir has written it",
+    "the setting %s in Weir's drop-in of nftables.service loads the rules of the operator, and the guard (nftables rules of Weir) if Weir has written it",
     (key) => {
       run(key);
       expect(tables()).toEqual([OPERATOR]);

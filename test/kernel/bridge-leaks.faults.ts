@@ -124,14 +124,14 @@ test('no denied packet crosses a bridge with br_netfilter while conntrack is flu
   });
 });
 
-test('no denied packet crosses the bridge while the process ends and another process takes over', () =>
+test('no denied packet crosses the bridge while the process ends and another process takes over the BPF maps', () =>
   expectClosed(() => {
     datapath.close();
     police();
     enforce();
   }, 4));
 
-test('no denied packet crosses the bridge while a datapath with larger tables takes over', () =>
+test('no denied packet crosses the bridge while a datapath with larger BPF maps takes over from the earlier datapath', () =>
   expectClosed((round) => {
     datapath.close();
     police({ flowCapacity: 1_024 << (round % 4) });

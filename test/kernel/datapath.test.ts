@@ -171,7 +171,7 @@ describe('the datapath of a node between client and server', () => {
     second.close();
   });
 
-  test('the datapath reports since when the kernel enforces a generation, until another generation is in force', () => {
+  test('the datapath reports the time since which the kernel enforces a policy generation, until another generation is in force', () => {
     start().attach();
     const before = Date.now();
     datapath.stage(allowAll, 7);
@@ -276,7 +276,7 @@ describe('the datapath of a node between client and server', () => {
     expect(datapath.stats().generation).toBe(1);
   });
 
-  test('the datapath refuses a policy whose program image is larger than a program slot, and keeps the earlier policy in force', () => {
+  test('the datapath refuses a policy whose compiled form is larger than its place in the kernel (program slot), and keeps the earlier policy in force', () => {
     start({ programCapacity: 3 }).attach();
     datapath.stage(allowAll, 1);
     datapath.flip();
@@ -289,7 +289,7 @@ describe('the datapath of a node between client and server', () => {
     expect([generation, maps.program, maps.rank_hits?.entries]).toEqual([1, { entries: 3, capacity: 3 }, 1]);
   });
 
-  test('the datapath reports new and removed interfaces, removed BPF links, and removed rules of the guard', async () => {
+  test('the datapath reports new and removed interfaces, removed BPF links, and removed nftables rules of Weir', async () => {
     start().attach();
     expect(datapath.look()).toEqual([]);
     rmSync(`${topology.pinPath}/links-${networkNamespace()}`, { recursive: true });

@@ -76,7 +76,7 @@ test('the datapath passes packets to a granted address, also after restarts, unt
   }
 });
 
-test('the datapath thread answers grant requests from a MessagePort even while it stages a policy', async () => {
+test('the datapath thread answers grant requests from a MessagePort even while it loads a policy into the kernel', async () => {
   const datapath = open({ programCapacity: 65_536 });
   // A large policy, so that the datapath thread needs some time to stage the policy.
   const named = ofNames(...Array.from({ length: 5_000 }, (_, index) => `n${index}.test`));

@@ -142,7 +142,7 @@ afterEach(async () => {
 });
 
 describe('an inspected connection whose source loses its right by a change of members', () => {
-  test('a spliced connection is reset when its source loses its right by a change of Kubernetes members, and other connections continue', async () => {
+  test('a spliced (splice(2)) connection is reset when its source loses its right by a change of Kubernetes members, and other connections continue', async () => {
     const [first, other] = [await dial(ADDRESSES.client), await dial(ADDRESSES.clientOther)];
     expect([await echoes(first), await echoes(other)]).toEqual([true, true]);
     const ended = codeOf(first);

@@ -78,7 +78,7 @@ test.each([
   },
 );
 
-test('a change of a third-party nftables table does not count as a change of the guard, even if table or chain has the same name', () => {
+test('a change of a third-party nftables table does not count as a change of the nftables table of Weir, even if table or chain has the same name', () => {
   const command = 'nft add table inet other; nft add chain inet other guard; nft add table ip weir; nft flush ruleset';
   expect(heard(command)).toEqual({ ...NOTHING, thirdPartyHooks: true, readable: true });
 });

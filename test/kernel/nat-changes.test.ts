@@ -134,7 +134,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
   const incoming = () => udp([server, port], [nodeWan, PUBLIC]);
   const outgoing = () => udp([client, port], [server, PORT]);
 
-  test('the nftables guard drops packets that only the forward judge (netfilter program) can decide, while a process with another mark mask starts', async () => {
+  test('the guard (nftables rules of Weir) drops packets that only the forward judge (netfilter program) can decide, while a process with another mark mask starts', async () => {
     node.police(denyAll);
     await node.isDropped('server', incoming(), 'policy_deny');
     claimOtherLayout(node.topology.pinPath);
@@ -144,7 +144,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
   });
 
-  test('the nftables guard drops packets that only the forward judge (netfilter program) can decide, if the kernel refuses this program', async () => {
+  test('the guard (nftables rules of Weir) drops packets that only the forward judge (netfilter program) can decide, if the kernel refuses this program', async () => {
     await node.topology.node.must('nft', 'delete table ip mine');
     node.police(outwards, { objectPath: refusedJudge.path });
     await node.passes('client', outgoing(), 'server', `udp ${client}:${port} > ${server}:${PORT}`);
@@ -157,7 +157,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await node.isDropped('server', incoming(), 'guard');
   });
 
-  test('the nftables guard leaves packets to the forward judge (netfilter program) in force, if the kernel refuses this program of an upgrade', async () => {
+  test('the guard (nftables rules of Weir) leaves packets to the forward judge (netfilter program) in force, if the kernel refuses this program of an upgrade', async () => {
     const passes = () => node.passes('server', incoming(), 'client', `udp ${server}:${port} > ${client}:${PORT}`);
     node.police(inwards);
     claimOtherLayout(node.topology.pinPath);
@@ -168,7 +168,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the guard'
     await passes();
   });
 
-  test('the nftables guard drops IPv6 packets whose mark sends them to the forward judge (netfilter program)', async () => {
+  test('the guard (nftables rules of Weir) drops IPv6 packets whose mark sends them to the forward judge (netfilter program)', async () => {
     await addIpv6(node.topology);
     node.police(allowAll);
     for (const name of readdirSync(new Pins(node.topology.pinPath).links)) {

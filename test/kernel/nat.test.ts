@@ -361,7 +361,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     child.kill();
   });
 
-  test('a removed pin of the forward judge (netfilter program) is reported as a loss of the guard, and `attach` restores the pin', () => {
+  test('a removed pin of the forward judge (netfilter program) is reported like a loss of the nftables rules of Weir, and `attach` restores the pin', () => {
     police(outwards);
     const [name = ''] = judges();
     new Pins(topology.pinPath).remove(join(new Pins(topology.pinPath).links, name));

@@ -76,7 +76,7 @@ test('a policy that needs larger maps is put in force in larger maps without pac
   expect(await node.endProbes()).toEqual(NOTHING_HAPPENED);
 });
 
-test('a policy that exceeds the program capacity is refused, and the earlier policy stays in force', async () => {
+test('a policy that exceeds the capacity for compiled policies is refused, and the earlier policy stays in force', async () => {
   node.start({ programCapacity: 10_000 }).attach();
   node.putInForce(small, 1);
   await node.startProbes();
@@ -96,7 +96,7 @@ test('a policy that exceeds the program capacity is refused, and the earlier pol
 test.each([
   ['larger', { flowCapacity: 131_072 }],
   ['smaller', { flowCapacity: 32_768 }],
-])('a restart migrates flows into a %s flow table without packet loss', async (_, capacity) => {
+])('a restart migrates flows into a flow table of another size (%s) without packet loss', async (_, capacity) => {
   await startWith();
   const flows = node.datapath().stats().activeFlows;
   node.datapath().close();
@@ -135,18 +135,21 @@ test.each([
 test.each([
   ['a grown policy table', {}, 4_000],
   ['a flow table of another size', { flowCapacity: 131_072 }, 0],
-])('a restart with %s keeps the time of the start of enforcement of the policy generation', (_, more, destinations) => {
-  node.start().attach();
-  const { sinceMs } = node.putInForce(small, 1);
-  node.datapath().close();
-  vi.useFakeTimers({ toFake: ['Date'], now: sinceMs + 60_000 });
-  try {
-    node.start(more).attach();
-    expect(node.putInForce(policyOf(destinations), 1).sinceMs).toBe(sinceMs);
-  } finally {
-    vi.useRealTimers();
-  }
-});
+])(
+  'a restart with larger or smaller BPF maps (%s) keeps the time since which the policy is in force',
+  (_, more, destinations) => {
+    node.start().attach();
+    const { sinceMs } = node.putInForce(small, 1);
+    node.datapath().close();
+    vi.useFakeTimers({ toFake: ['Date'], now: sinceMs + 60_000 });
+    try {
+      node.start(more).attach();
+      expect(node.putInForce(policyOf(destinations), 1).sinceMs).toBe(sinceMs);
+    } finally {
+      vi.useRealTimers();
+    }
+  },
+);
 
 test('a restart converts flows for a build with another layout of struct flow, and back, without packet loss', async () => {
   await startWith(medium);
@@ -181,7 +184,7 @@ test.each([
   expect(report?.items.map(({ packets }) => Number(packets))).toEqual([sent]);
 });
 
-test('the datapath of a build that did not pin its struct layouts is not taken over, and continues to enforce its policy', async () => {
+test('the datapath of a build that did not pin its struct layouts is not taken over by a new process, and continues to enforce its policy', async () => {
   node.start().attach();
   node.putInForce(small, 1);
   node.datapath().close();
@@ -191,7 +194,7 @@ test('the datapath of a build that did not pin its struct layouts is not taken o
   expect([await node.answers(ALLOWED), await node.answers(DENIED)]).toEqual([true, false]);
 });
 
-test('the datapath tries again to start the sweep timer while the kernel has no memory for the timer, and the sweep then runs', async () => {
+test('the datapath tries again to start the timer of the flow table sweep while the kernel has no memory for it, and the sweep then runs', async () => {
   node.start({ objectPath: variants.scarceTimer }).attach();
   node.putInForce(small, 1);
   const set = mapSetsIn(node.topology.pinPath).at(-1);

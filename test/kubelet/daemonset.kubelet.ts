@@ -108,7 +108,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(await traffic.passes(addressOf('denied'))).toBe(true);
   });
 
-  it('the DaemonSet becomes ready through its probes, and no denied packet passes after its first program is in force', async () => {
+  it('the DaemonSet becomes ready through its probes, and no denied packet passes after its first policy is in force', async () => {
     await installation.apply();
     await rollout();
     const lines = (await kubectl('-n', 'weir-system', 'logs', 'ds/weir')).trim().split('\n');
@@ -217,7 +217,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(seen).toEqual(NOTHING_LOST);
   });
 
-  it('deploy/kubernetes/remove removes the BPF programs, the nftables rules and the content of the guard file from the node', async () => {
+  it('deploy/kubernetes/remove removes the BPF programs, the nftables rules and the content of the boot file of these rules from the node', async () => {
     await label('denied', 'other');
     guard = readFileSync(GUARD, 'utf8');
     await installation.applyRemoval();
@@ -242,7 +242,7 @@ describe('the DaemonSet on a node of Kubernetes', () => {
     expect(traffic.since(addressOf('denied'), begin).received).toBe(0);
   });
 
-  it('a node that boots with the guard file passes no packets of pods before its policy is in force', async () => {
+  it('a node that boots with the file of the nftables rules of Weir passes no packets of pods before its policy is in force', async () => {
     await installation.remove();
     await installation.applyRemoval();
     await kubectl('-n', 'weir-system', 'rollout', 'status', 'daemonset/weir-remove', '--timeout=60s');

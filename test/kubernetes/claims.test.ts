@@ -126,21 +126,24 @@ describe('the owner of an address', () => {
   test.each([
     ['is pending', { phase: 'Pending' }],
     ['terminates', { deleting: true }],
-  ])('an address does not fall back to a Kubernetes object that %s when its owner is deleted', (_, fields) => {
-    const prod = watched()
-      .change(PODS, pod('a', { ...at(2), ...fields }), pod('b', at(3)))
-      .remove(PODS, 'b', 4);
-    expect(prod.ownerOf(X)).toBeUndefined();
-    const again = pod('a', { ...at(5), ...fields });
-    expect(prod.change(PODS, again).ownerOf(X)).toBeUndefined();
-    expect(prod.list(PODS, 6, [again]).ownerOf(X)).toBeUndefined();
-    expect(
-      prod
-        .change(PODS, pod('a', { ...at(7, []), ...fields }))
-        .change(PODS, pod('a', { ...at(8), ...fields }))
-        .ownerOf(X),
-    ).toBe('a');
-  });
+  ])(
+    'an address does not fall back to a Kubernetes object that does not run (it %s) when its owner is deleted',
+    (_, fields) => {
+      const prod = watched()
+        .change(PODS, pod('a', { ...at(2), ...fields }), pod('b', at(3)))
+        .remove(PODS, 'b', 4);
+      expect(prod.ownerOf(X)).toBeUndefined();
+      const again = pod('a', { ...at(5), ...fields });
+      expect(prod.change(PODS, again).ownerOf(X)).toBeUndefined();
+      expect(prod.list(PODS, 6, [again]).ownerOf(X)).toBeUndefined();
+      expect(
+        prod
+          .change(PODS, pod('a', { ...at(7, []), ...fields }))
+          .change(PODS, pod('a', { ...at(8), ...fields }))
+          .ownerOf(X),
+      ).toBe('a');
+    },
+  );
 
   test('an older pod becomes the Kubernetes owner of an address as soon as it runs, if the later owner was deleted', () => {
     const prod = watched()

@@ -318,9 +318,12 @@ describe('a wiretap message of an inspected connection or request', () => {
     ['group and verdict', { groups: ['lan'], verdicts: ['deny'] }, 'cd'],
     ['rule', { rules: ['no'] }, 'abd'],
     ['verdict', { verdicts: ['allow', 'audit'] }, 'ab'],
-  ])('a wiretap message of an inspected connection or request matches a filter by %s', (_, filter, expected) => {
-    expect(seen(filter).join('')).toBe(expected);
-  });
+  ])(
+    'a wiretap message of an inspected connection or request matches the filter of a wiretap reader (filter by %s)',
+    (_, filter, expected) => {
+      expect(seen(filter).join('')).toBe(expected);
+    },
+  );
 
   test('the wiretap hub keeps a message of an inspected request for replay, and sends a replay reader the loss counts of the service plane', () => {
     const hub = hubKeeping(10_000);
@@ -402,7 +405,7 @@ describe('a wiretap filter', () => {
     ['name', { hostnames: ['www.example.com'], types: ['flow', 'dns'] }, [443, 'flow 1', 'www.example.com']],
     ['suffix of a name', { hostnames: ['*.example.org'] }, ['other.example.org']],
     ['two fields at once', { protocols: [6], verdicts: ['allow'] }, [443, 80]],
-  ])('a wiretap filter selects messages by %s', (_, filter, expected) => {
+  ])('a wiretap filter selects messages by their fields (filter by %s)', (_, filter, expected) => {
     expect(seen(filter)).toEqual(expected);
   });
 

@@ -88,7 +88,7 @@ describe('the Prometheus metrics', () => {
     expect((await samples('weir_cluster_', metrics)).filter((line) => !line.endsWith(' 0'))).toEqual([]);
   });
 
-  it('the metrics of the flow sweep give duration and age in seconds', async () => {
+  it('the metrics of the sweep of the flow table give its duration and age in seconds', async () => {
     expect(await samples('weir_dataplane_sweep_')).toEqual([
       'weir_dataplane_sweep_duration_seconds 0.00025',
       'weir_dataplane_sweep_age_seconds 0.5',

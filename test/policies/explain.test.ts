@@ -208,9 +208,12 @@ describe('`explainPolicy` for a denied packet', () => {
       draft(rule({ proto: 'icmp' })),
       { packet: { ...fromServer, protocol: 1, icmpType: 8 } },
     ],
-  ])('`explainPolicy` returns no first packet of an opposite flow if %s', async (_, policy, asked) => {
-    expect(await replyTo(policy, asked)).toBeNull();
-  });
+  ])(
+    '`explainPolicy` returns no first packet of an opposite flow unless such a flow could explain the denied packet: %s',
+    async (_, policy, asked) => {
+      expect(await replyTo(policy, asked)).toBeNull();
+    },
+  );
 
   test('`explainPolicy` returns no first packet if the opposite direction passes without a policy, because such a packet opens no flow', async () => {
     const arrival = { policed: ['wan0'], by: { interface: 'lan0' } };

@@ -63,14 +63,14 @@ function catchAll(groups: number, rules: number): Policy {
 }
 
 describe('`compile`', () => {
-  test('`compile` returns programs with equal bytes for equal policies', () => {
+  test('`compile` returns compiled policies with equal bytes for equal policies', () => {
     for (let seed = 0; seed < 50; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
       expect(compile(structuredClone(given))).toEqual(compile(given));
     }
   });
 
-  test('`compile` returns the same program with and without a `CompileMemory` of earlier compilations', () => {
+  test('`compile` returns the same compiled policy with and without a `CompileMemory` of earlier compilations', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
@@ -132,7 +132,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('`compile` stores only port maps and source-port maps that another part of the program refers to', () => {
+  test('`compile` stores only port maps and source-port maps that another part of the compiled policy refers to', () => {
     for (let seed = 0; seed < 50; seed++) {
       const {
         ruleBlocks: segments,
@@ -181,7 +181,7 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('`compile` returns a program that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
+  test('`compile` returns a compiled policy that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({
@@ -211,7 +211,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
     expect([error.code, error.table, error.need, error.limit]).toEqual(['compile_too_large', 'ranks', 11, 10]);
   });
 
-  test('`compile` throws CompileTooLarge if the program needs one interval more than the limit of entries', () => {
+  test('`compile` throws CompileTooLarge if the compiled policy needs one interval more than the limit of entries', () => {
     const given = policy([
       group(
         ['0.0.0.0/0'],
@@ -261,7 +261,7 @@ describe('`compile` of a policy that exceeds a limit', () => {
 });
 
 describe('`compile` of nested prefixes', () => {
-  test('`compile` returns a program that agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
+  test('`compile` returns a compiled policy that agrees with the reference evaluator for 33 nested destinations at each end of the address space', () => {
     const rules = some(66, (number) => {
       const length = number % 33;
       const address = number < 33 ? 0 : length === 0 ? 0 : (0xffff_ffff << (32 - length)) >>> 0;

@@ -82,7 +82,7 @@ describe('`StepFinder.stepsOf` for a connection', () => {
     }
   });
 
-  test('`StepFinder.stepsOf` reads only the compiled program, and agrees with the reference evaluator, if no rule has TLS matchers or a hostname', () => {
+  test('`StepFinder.stepsOf` reads only the compiled policy, and agrees with the reference evaluator, if no rule has TLS matchers or a hostname', () => {
     const random = new Random(seedOf(6_002));
     for (let round = 0; round < 40; round++) {
       const generated = generatePolicy(random, { groups: 4, rules: 5, tls: false, hostnames: false });

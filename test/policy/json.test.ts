@@ -107,7 +107,7 @@ describe('`parseStrictJson`', () => {
     ['"abc', 1, 5, 'the closing quote of a string', 'the body ends'],
     ['\ufeff{}', 1, 1, 'a value', 'another character follows'],
   ])(
-    '`parseStrictJson` reports for %j the line and column where the text stops being JSON',
+    '`parseStrictJson` reports for the text %j the line and column where the text stops being JSON',
     (text, line, column, needs, found) => {
       expect(problemsOf(text)).toEqual([
         {

@@ -85,7 +85,7 @@ describe('`lint`', () => {
     [{ proto: 'tcp' }, { dns_hostname: 'a.test', proto: 'tcp' }, true],
     [{ dst_cidrs: ['192.0.2.0/24'] }, { dns_hostname: 'a.test', dst_ips: ['192.0.2.1'] }, false],
   ])(
-    '`lint` reports for the allow rules %j and %j the second rule as shadowed (expected: %s)',
+    '`lint` reports of two allow rules with the matches %j and %j the second as shadowed (expected: %s)',
     (first, second, shadowed) => {
       const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
         line.startsWith('shadowed'),
@@ -312,9 +312,12 @@ describe('`lint`', () => {
         'a later group denies QUIC',
         policy([], { source_groups: [group('10.0.0.0/8', [video]), group('0.0.0.0/0', [quic])] }),
       ],
-    ])('`lint` does not warn about QUIC beside a deny rule with TLS matchers if %s', (_, document) => {
-      expect(found(document)).toEqual([]);
-    });
+    ])(
+      '`lint` does not warn about QUIC beside a rule with TLS matchers if QUIC cannot bypass a deny by this rule: %s',
+      (_, document) => {
+        expect(found(document)).toEqual([]);
+      },
+    );
   });
 
   it('`lint` warns that a deny rule with a hostname is best effort', () => {
@@ -496,7 +499,7 @@ describe('`lint` of a hostname that no DNS name can match', () => {
     '^a.\\.b$',
     `^${'a'.repeat(63)}\\.${'b'.repeat(63)}$`,
     `${'a'.repeat(40)}.${'b'.repeat(40)}$`,
-  ])('`lint` returns no hostname_never_matches warning for %j', (dns_hostname) => {
+  ])('`lint` returns no hostname_never_matches warning for the hostname %j', (dns_hostname) => {
     expect(ruleLines([rule('allow', { dns_hostname })]).filter((line) => line.startsWith('hostname_never'))).toEqual(
       [],
     );
@@ -526,7 +529,7 @@ describe('`lint` of an allow rule with a TLS block before a wider allow', () => 
     [[sni, rule('deny', { proto: 'udp' }), all], '/source_groups/0/rules/2'],
     [[sni, rule('allow', { proto: 'tcp', dst_ports: ['1-1000'] })], '/source_groups/0/rules/1'],
   ])(
-    '`lint` warns about an allow rule with a TLS block before a wider allow, and names the wider allow rule, for %j',
+    '`lint` warns about an allow rule with a TLS block before a wider allow, and names the wider allow rule, for the rules %j',
     (rules, by) => {
       expect(widened(rules)).toEqual([at(by)]);
     },
@@ -547,9 +550,12 @@ describe('`lint` of an allow rule with a TLS block before a wider allow', () => 
     [[rule('deny', { proto: 'tcp', dst_ports: [443], tls: { sni: ['b.test'] } }), https]],
     [[rule('allow', { proto: 'tcp', dst_ports: [443], tls: { server_cn: ['b.test'] } }), https]],
     [[sni, { ...sni, id: 's' }]],
-  ])('`lint` returns no inspection_widened warning for %j', (rules) => {
-    expect(widened(rules)).toEqual([]);
-  });
+  ])(
+    '`lint` does not warn of a wider allow after an allow rule with TLS attributes (inspection_widened) for the rules %j',
+    (rules) => {
+      expect(widened(rules)).toEqual([]);
+    },
+  );
 });
 
 describe('`lint` of a group in audit mode without a default action', () => {
@@ -605,7 +611,10 @@ describe('`lint` of a group in audit mode without a default action', () => {
       'a later group in audit mode',
       { default_policy: 'deny', source_groups: [audited(), { ...last, mode: 'audit', default_action: 'deny' }] },
     ],
-  ])('`lint` returns no audit_falls_through warning for %s', (_, document) => {
-    expect(found(document)).toEqual([]);
-  });
+  ])(
+    '`lint` does not warn that packets of a group in audit mode reach an enforced deny (audit_falls_through) for %s',
+    (_, document) => {
+      expect(found(document)).toEqual([]);
+    },
+  );
 });

@@ -47,7 +47,7 @@ function setOf({ program, given }: Case, source: number): number | undefined {
 }
 
 describe('a policy compiled for a scope and members', () => {
-  test('a compiled program agrees with the reference evaluator for Kubernetes members, pod networks without members and other sources', () => {
+  test('a compiled policy agrees with the reference evaluator for Kubernetes members, pod networks without members and other sources', () => {
     let members = 0;
     let denyOnly = 0;
     cases(300, (one, random) => {
@@ -80,7 +80,7 @@ describe('a policy compiled for a scope and members', () => {
     expect(denyOnly).toBeGreaterThan(5_000);
   });
 
-  test('a compiled program applies all deny rules and no allow rules of groups with selectors to a source whose set of groups was not compiled', () => {
+  test('a compiled policy applies all deny rules and no allow rules of groups with selectors to a source whose set of groups was not compiled', () => {
     cases(200, ({ policy: made, given, program }, random) => {
       if (program.members === null) return;
       const resolution: SelectorResolution = { ...given.scope, podNetworks: EVERY_NETWORK };
@@ -96,7 +96,7 @@ describe('a policy compiled for a scope and members', () => {
     });
   });
 
-  test('a compiled program has the same bytes if other Kubernetes members have the same sets of groups and static sources, also with a cache', () => {
+  test('a compiled policy has the same bytes if other Kubernetes members have the same sets of groups and static sources, also with a cache', () => {
     const memory = new CompileMemory();
     cases(150, ({ policy: made, given, program }, random) => {
       const { added } = given.list;

@@ -71,7 +71,7 @@ describe('`normalise` of a policy document', () => {
     [{ proto: 'any', icmp_types: [8], icmp_codes: [0, 1] }, 'any', [8], [0, 1]],
     [{ proto: 47 }, 47, [], []],
   ])(
-    '`normalise` adds common ICMP types to %j only for proto icmp without types and codes',
+    '`normalise` adds common ICMP types to the rule match %j only for proto icmp without types and codes',
     (match, protocol, types, codes) => {
       expect(ruleOf(match)).toEqual({ ...plain, protocol, icmpTypes: types, icmpCodes: codes });
     },

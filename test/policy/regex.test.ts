@@ -16,7 +16,7 @@ describe('`compileRegex` and `anchorsOf`', () => {
     ['*', 'missing argument to repetition operator at character 1: *'],
     ['abc\\', 'trailing backslash at end of expression at character 4'],
     ['x[a', 'missing closing ] at character 2: [a'],
-  ])('`compileRegex` reports the position of the error in %j', (source, fault) => {
+  ])('`compileRegex` reports the position of the error in the expression %j', (source, fault) => {
     expect(compileRegex(source)).toEqual({ ok: false, code: 'invalid_regex', fault });
     expect(compileRegex(source, { caseInsensitive: true })).toEqual({ ok: false, code: 'invalid_regex', fault });
   });

@@ -36,7 +36,7 @@ describe('rule names', () => {
     ]);
   });
 
-  test('the rule names contain for each rank (place in the order) of the compiled program the rule or default of that rank in the policy', () => {
+  test('the rule names contain for each rank (place in the order) of the compiled policy the rule or default of that rank in the policy', () => {
     const random = new Random(7);
     for (let number = 0; number < 50; number++) {
       const given = generatePolicy(random);

@@ -30,7 +30,7 @@ test.each([
   ],
   ['returns true if the pair was reset 11 s ago', seen(LATE - 11 * SECOND, ENDS.reset), seen(1), true],
 ] as const)(
-  'the time-out check `isPast` of an offloaded connection, with limits of 60 s for idle and 10 s for ended connections, %s',
+  'the time-out check `isPast` of a connection offloaded to the datapath, with limits of 60 s for idle and 10 s for ended connections, %s',
   (_, there, back, expected) => {
     expect(isPast(there, back, nsOf(LATE), TIMES)).toBe(expected);
     expect(isPast(back, there, nsOf(LATE), TIMES)).toBe(expected);

@@ -236,7 +236,7 @@ class Model {
 }
 
 describe('pending changes of a cluster', () => {
-  test('pending changes of a cluster give each generation one policy, and no node returns to an older generation, in any order of events', () => {
+  test('pending changes of a cluster give each generation number one policy, and no node returns to an older number, in any order of events', () => {
     const index = fc.nat({ max: NODES.length - 1 });
     const step = fc.oneof(
       index.map((node) => (model: Model) => model.follow(node)),

@@ -42,7 +42,7 @@ function faulty(): { readonly kv: KvStore; readonly faults: Faults } {
 }
 
 describe('the policy store', () => {
-  it('the policy store returns no policy, no active policy and generation 0 if the store is new', async () => {
+  it('the policy store returns no policy, no active policy and generation number 0 if the store is new', async () => {
     const policies = await open();
     expect({
       list: await policies.list(),
@@ -159,7 +159,7 @@ describe('the policy store', () => {
     expect(await policies.generation()).toBe(5);
   });
 
-  it('the policy store keeps policy and generation if the database cannot write the batch of a commit', async () => {
+  it('the policy store keeps policy and generation number if the database cannot write the batch of a commit', async () => {
     const kv = createMemoryStore();
     const broken: KvStore = { ...kv, batch: () => Promise.reject(new Error('disk')) };
     const before = await open(kv);

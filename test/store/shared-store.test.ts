@@ -72,7 +72,7 @@ describe('the store of a node in a cluster', () => {
     expect(shared.keys('policy/')).toEqual(['policy/p', 'policy/q']);
   });
 
-  it('the store of a cluster node without etcd reads the settings of other nodes from its replica, and refuses writes', async () => {
+  it('the store of a cluster node without etcd reads the settings of other nodes from its local copy of the shared keys, and refuses writes', async () => {
     const shared = new FakeSharedStore();
     const a = await nodeOf(shared);
     const b = await nodeOf(shared);
@@ -84,7 +84,7 @@ describe('the store of a node in a cluster', () => {
     expect(shared.json('setting/performance_mode')).toEqual(MODE);
   });
 
-  it('without a common sealing key, a cluster node keeps an intercept CA to itself, also when its replica is read again', async () => {
+  it('without a common sealing key, a cluster node keeps an intercept CA to itself, also when its local copy of the shared keys is read again', async () => {
     const shared = new FakeSharedStore();
     const { node, store } = await nodeOf(shared, false);
     const { certPem, key } = generateCa({ commonName: 'own', days: 1 });

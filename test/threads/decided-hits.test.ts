@@ -44,7 +44,7 @@ test('`DecidedHits` (hits of DNS and HTTP rules) sends equal decisions once, as 
   port1.close();
 });
 
-test('`DecidedHits` without a MessagePort keeps the hit counts of the newest generation, and sends them through the next port', async () => {
+test('`DecidedHits` without a MessagePort keeps the hit counts of the newest policy generation, and sends them through the next port', async () => {
   const { port1, port2 } = new MessageChannel();
   const hits = new DecidedHits((by: number | Decider) => (typeof by === 'number' ? by : deciderKey(by)));
   hits.sendBy(port1);

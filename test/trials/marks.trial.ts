@@ -178,7 +178,7 @@ describe('the guard (nftables rules of Weir) beside other rules that set or rest
   );
 });
 
-test('a rule set of this trial saves the mark bit that the guard requires in the conntrack mark, so the attack of this trial works', async () => {
+test('a rule set of this trial saves the mark bit that the guard (nftables rules of Weir) requires in the conntrack mark, so the attack of this trial works', async () => {
   await apply(RULES['iptables CONNMARK, as in most guides'] ?? [], 'nft');
   const { node } = rig.topology;
   await node.must(

@@ -40,7 +40,7 @@ async function walk(ledger: FindingStore, filter: FindingFilter, limit: number) 
 }
 
 describe('`FindingStore`', () => {
-  it('`FindingStore` adds the counts of equal findings, also across restarts, and keeps the latest generation', async () => {
+  it('`FindingStore` adds the counts of equal findings, also across restarts, and keeps the latest policy generation', async () => {
     const folder = temporaryFolder();
     const first = await openFindingStore(await openRocksDbStore(folder, { plain: true }), OPTIONS);
     await first.merge([
@@ -60,7 +60,7 @@ describe('`FindingStore`', () => {
     expect([none, again.count]).toEqual([[], 2]);
   });
 
-  it('`FindingStore` stores findings separately if the findings differ in any field except generation, time and count', async () => {
+  it('`FindingStore` stores findings separately if the findings differ in any field except policy generation, time and count', async () => {
     const ledger = await open();
     const differences: Partial<FindingDelta>[] = [
       {},

@@ -99,7 +99,7 @@ describe('a successful policy write', () => {
     ]);
   });
 
-  test('a successful policy write puts a policy in force that is in force again after a restart of the node, with the same generation', async () => {
+  test('a successful policy write puts a policy in force that is in force again after a restart of the node, with the same generation number', async () => {
     const { store, system } = await withPolicy();
     await system.shutdown();
     const again = await startSystem({ store });
@@ -149,7 +149,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('a policy write changes neither datapath nor store if the program exceeds the capacity of a datapath map', async () => {
+  test('a policy write changes neither datapath nor store if the compiled policy exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new CapacityExceeded('program', 2_000, 1_000);
@@ -163,7 +163,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     await expectUntouched(running);
   });
 
-  test('a policy write changes neither datapath nor store if the datapath returns an error while it stages the program', async () => {
+  test('a policy write changes neither datapath nor store if the datapath returns an error while it loads the compiled policy into the kernel', async () => {
     const running = await withPolicy();
     running.datapath.on.stage = () => {
       throw new Error('update program: ENOMEM');
@@ -176,7 +176,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     await expectUntouched(running);
   });
 
-  test('a policy write changes neither datapath nor store if the proof fails, and its error names the packet and the two rules', async () => {
+  test('a policy write changes neither datapath nor store if the proof (test run in the kernel) fails, and its error names the packet and the two rules', async () => {
     const running = await withPolicy();
     const packet = {
       source: 0x0a00_0001,
@@ -208,7 +208,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('a policy write changes neither datapath nor store if the datapath returns an error during the proof', async () => {
+  test('a policy write changes neither datapath nor store if the datapath returns an error during the proof (test run in the kernel)', async () => {
     const running = await withPolicy();
     running.datapath.on.prove = () => {
       throw new Error('run program: ENOMEM');
@@ -269,7 +269,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     expect((await running.system.policies.write(singleton('lan'))).kind).toBe('written');
   });
 
-  test('a dry run changes neither datapath nor store, and returns the size of the program in cache lines', async () => {
+  test('a dry run changes neither datapath nor store, and returns the size of the compiled policy in cache lines', async () => {
     const running = await withPolicy();
     const outcome = await running.system.policies.write(singleton('lan', { dryRun: true }));
     expect(outcome).toMatchObject({ kind: 'checked', programLines: 2, warnings: [], proof: { complete: true } });
@@ -612,7 +612,7 @@ describe('the activation of a stored policy', () => {
     expect(again.datapath.inForce).toBe(2);
   });
 
-  test('the activation of a stored policy keeps the singleton form (without name and mode), and a repeated activation stages nothing', async () => {
+  test('the activation of a stored policy keeps the singleton form (without name and mode), and a repeated activation loads nothing into the kernel', async () => {
     const running = await withPolicy();
     const { system, datapath, first } = running;
     written(await system.policies.write(singleton('lan')));
@@ -627,7 +627,7 @@ describe('the activation of a stored policy', () => {
     expect(datapath.log).toEqual(['stage 4', 'prove 4', 'flip 4']);
   });
 
-  test('the activation of a stored policy stages and proves the program in a dry run, and changes neither datapath nor store', async () => {
+  test('the activation of a stored policy loads the policy into the kernel and tests it there in a dry run, and changes neither datapath nor store', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const outcome = await running.system.policies.write(activation(record.id, { dryRun: true }));
@@ -677,7 +677,7 @@ describe('the activation of a stored policy', () => {
     expect((await store.policies.active())?.record).toEqual(running.first.stored.record);
   });
 
-  test('the activation of a stored policy leaves datapath and store unchanged if the program exceeds the capacity of a datapath map', async () => {
+  test('the activation of a stored policy leaves datapath and store unchanged if the compiled policy exceeds the capacity of a datapath map', async () => {
     const running = await withPolicy();
     const { record } = await stored(running, envelope('second', { name: 'other' }));
     const { datapath, system, store, first } = running;
@@ -700,7 +700,7 @@ describe('a write of one source group', () => {
     write(body, { target: { by: 'id', id }, sourceGroup, ...more });
   const groupRemoval = (id: string, sourceGroup: string, more = {}) => removal(id, { sourceGroup, ...more });
 
-  test('a write of one source group stages the whole policy, puts it in force, stores a new revision, and returns the written group', async () => {
+  test('a write of one source group loads the whole policy into the kernel, puts it in force, stores a new revision, and returns the written group', async () => {
     const { system, datapath, store, first } = await withPolicy();
     const { record } = first.stored;
     const outcome = written(
@@ -786,13 +786,16 @@ describe('a write of one source group', () => {
       (id) => groupRemoval(id, 'first', { activate: false }),
       'would_deactivate',
     ],
-  ])('a write of one source group is refused for %s, and changes neither datapath nor store', async (_, make, code) => {
-    const running = await withPolicy();
-    const { id } = running.first.stored.record;
-    expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
-    expect(running.datapath.log).toEqual([]);
-    await expectUntouched(running);
-  });
+  ])(
+    'a write of one source group is refused if it does not fit the stored policy (%s), and changes neither datapath nor store',
+    async (_, make, code) => {
+      const running = await withPolicy();
+      const { id } = running.first.stored.record;
+      expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
+      expect(running.datapath.log).toEqual([]);
+      await expectUntouched(running);
+    },
+  );
 
   test('a write of one source group succeeds if the conditions of If-Match and If-None-Match are true', async () => {
     const { system, first } = await withPolicy();

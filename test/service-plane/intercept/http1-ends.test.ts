@@ -109,7 +109,7 @@ describe('the end of a server connection', () => {
   );
 
   test.each(Object.keys(BODIES).filter((body) => body.startsWith('that ends')) as (keyof typeof BODIES)[])(
-    'a close_notify of the server completes a response body without a length (end by %s)',
+    'a close_notify of the server completes a response body without a length (a body %s)',
     async (body) => {
       const { server } = await asked();
       server.end(BODIES[body]);

@@ -8,7 +8,7 @@ const duplex = () =>
   new Duplex({ read: () => {}, write: (_chunk, _encoding, done) => done(), allowHalfOpen: true }) as TLSSocket;
 
 test.each(['client', 'server'] as const)(
-  '`Tunnel` closes both connections if no data pass for more than 60 seconds after the end of the %s',
+  '`Tunnel` closes both connections if no data pass for more than 60 seconds after one side (%s) has ended',
   (side) => {
     const client = duplex();
     const socket = duplex();

@@ -70,7 +70,7 @@ const rows: readonly (readonly [string, () => Promise<Buffer>, ClientHello])[] =
 
 describe('HelloReader and the ClientHello of a real client', () => {
   it.each(rows)(
-    '`HelloReader` reads the ClientHello of %s as OpenSSL and a second parser read it',
+    '`HelloReader` reads the ClientHello of the TLS client %s as OpenSSL and a second parser read it',
     async (_, record, facts) => {
       const bytes = await record();
       expect(factsOf(bytes)).toEqual(facts);
