@@ -202,7 +202,7 @@ describe('OpenAPI document', () => {
 describe('mergeComponents', () => {
   const ref = (name: string) => ({ $ref: `#/components/schemas/${name}` });
 
-  test('`mergeComponents` keeps both schemas if the input and output schema differ, directly or in a referenced schema', () => {
+  test('`mergeComponents` keeps two OpenAPI schemas for one component if the input and output schema differ, directly or in a referenced schema', () => {
     const document = {
       paths: {
         '/x': { put: { body: ref('AInput'), answer: ref('A') }, get: { body: ref('CInput'), answer: ref('C') } },

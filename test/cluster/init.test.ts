@@ -29,7 +29,7 @@ function clusterOver(kv: KvStore, prefix: string, seal: Seal | null): Cluster {
   return cluster;
 }
 
-test('a node with a Kubernetes integration cannot create a cluster without a sealing key', async () => {
+test('a node with a Kubernetes integration cannot create a cluster without a sealing key (which encrypts shared secrets)', async () => {
   const kv = createMemoryStore();
   await createIntegrationStore(kv).put(INTEGRATION, 'ops');
   await expect(clusterOver(kv, '/weir/a', null).init(false)).rejects.toMatchObject({ code: 'seal_key_missing' });

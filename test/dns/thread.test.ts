@@ -47,7 +47,7 @@ async function handled(proxy: DnsProxy): Promise<void> {
 }
 
 describe('DNS proxy thread', () => {
-  test('the DNS proxy thread answers by the current DNS rules, and requests grants through the MessagePort of `setGrantPort`', async () => {
+  test('the DNS proxy thread answers by the current DNS rules, and requests grants (permissions for answered addresses) through the MessagePort of `setGrantPort`', async () => {
     const { proxy, at, changes } = await threaded();
     await proxy.open();
     expect(await lookUp(at, NAME)).toEqual(['SERVFAIL']);

@@ -59,7 +59,7 @@ describe('claims of Kubernetes objects to addresses', () => {
     ['external addresses of a node', node('n', { external: addresses }), true],
     ['no address of the pod networks of a node', node('n', { podNetworks: [{ address: X, length: 31 }] }), false],
   ])(
-    'a Kubernetes object claims the addresses that it can own, and no others: it claims %s',
+    'a Kubernetes object becomes the owner of the addresses that it can own, and of no others: it owns %s',
     (_, object, isClaimed) => {
       expect([claims(object), claims(object, Y)]).toEqual([isClaimed, isClaimed]);
     },
@@ -67,7 +67,7 @@ describe('claims of Kubernetes objects to addresses', () => {
 });
 
 describe('the owner of an address', () => {
-  test('the Kubernetes owner of an address is the last object that claimed the address', () => {
+  test('the Kubernetes owner of an address is the last object that got the address in its status', () => {
     expect(
       watched()
         .change(PODS, pod('a', at(2)), pod('b', at(3)))
@@ -81,7 +81,7 @@ describe('the owner of an address', () => {
     ).toBe('n');
   });
 
-  test('the Kubernetes owner of an address stays the owner when an older claiming object is deleted, changes or completes', () => {
+  test('the Kubernetes owner of an address stays the owner when an object that got the address earlier is deleted, changes or completes', () => {
     const both = () => watched().change(PODS, pod('a', at(2)), pod('b', at(3)));
     expect(both().remove(PODS, 'a', 4).ownerOf(X)).toBe('b');
     expect(
@@ -152,7 +152,7 @@ describe('the owner of an address', () => {
     expect([prod.ownerOf(X), prod.change(PODS, pod('a', at(5))).ownerOf(X)]).toEqual([undefined, 'a']);
   });
 
-  test('an object whose older claim to an address arrives later by another watch does not become the Kubernetes owner of the address', () => {
+  test('an object that got an address earlier than the Kubernetes owner, but is reported later by another watch, does not become the owner', () => {
     const shop = scope('pods', 'shop');
     const bank = scope('pods', 'bank');
     const prod = new Prod()
@@ -172,7 +172,7 @@ describe('the owner of an address', () => {
     ).toBeUndefined();
   });
 
-  test('an older claim of a Kubernetes object does not win an address, even after thousands of other claims have ended', () => {
+  test('a Kubernetes object that is reported late and got its address earlier does not become the owner, even after thousands of other objects were deleted', () => {
     const shop = scope('pods', 'shop');
     const bank = scope('pods', 'bank');
     const prod = new Prod().list(shop, 1, []).list(bank, 1, []);
@@ -211,7 +211,7 @@ describe('the owner of an address', () => {
     expect(prod.change(PODS, pod('c', { ...at(51), started: 1 })).ownerOf(X)).toBe('c');
   });
 
-  test('the Kubernetes owner of an address is the last object that claimed it, or else a running object, for any order of the watches', () => {
+  test('the Kubernetes owner of an address is the last object that got it in its status, or else a running object, for any order of the watches', () => {
     const scopes = [scope('pods', 'shop'), scope('pods', 'bank'), scope('pods', 'play'), NODES];
     const property = fc.property(fc.integer(), fc.integer({ min: 1, max: 60 }), (seed, changes) => {
       const random = new Random(seed);

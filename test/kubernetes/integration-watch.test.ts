@@ -67,7 +67,7 @@ async function start() {
 }
 
 describe('watch of an integration', () => {
-  it('a Kubernetes integration has one reflector for each watch scope, and sends no new request if the scopes stay the same', async () => {
+  it('a Kubernetes integration has one reflector for each watch scope (the objects of one list and watch), and sends no new request if the scopes stay the same', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all', nodes: true });
     await eventually(() => expect(phases('nodes').at(-1)).toBe('watching'));
@@ -79,7 +79,7 @@ describe('watch of an integration', () => {
     expect(await server.connections).toBe(2);
   });
 
-  it('a Kubernetes integration keeps its former watches until each watch scope of the new selectors has a list', async () => {
+  it('a Kubernetes integration keeps its former watches until each watch scope (the objects of one list and watch) of the new selectors has a list', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -97,7 +97,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('a Kubernetes integration keeps the reflectors of watch scopes that it had before, and lists only the new scopes', async () => {
+  it('a Kubernetes integration keeps the reflectors of watch scopes (the objects of one list and watch) that it had before, and lists only the new scopes', async () => {
     const { server, refused, tell, target, feeds, phases, lists } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods')).toEqual(['connecting', 'listing', 'watching']));
@@ -126,7 +126,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('a Kubernetes integration keeps the reflectors of watch scopes that are not listed yet when another scope is added', async () => {
+  it('a Kubernetes integration keeps the reflectors of watch scopes (the objects of one list and watch) that are not listed yet when another scope is added', async () => {
     const { refused, target, feeds, phases, lists } = await start();
     refused.add('/api/v1/nodes');
     target({ pods: new Set(['shop']), nodes: true });
@@ -180,7 +180,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(0));
   });
 
-  it('a Kubernetes integration returns to its former watch scopes without a list, and ends the watches that were not complete yet', async () => {
+  it('a Kubernetes integration returns to its former watch scopes (the objects of one list and watch) without a new list, and ends the watches that were not complete yet', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: new Set(['shop']) });
     await eventually(() => expect(phases('shop/pods').at(-1)).toBe('watching'));
@@ -205,7 +205,7 @@ describe('watch of an integration', () => {
     await eventually(async () => expect(await server.connections).toBe(2));
   });
 
-  it('a Kubernetes integration ends watches whose lists are not complete if other watch scopes replace them', async () => {
+  it('a Kubernetes integration ends watches whose lists are not complete if other watch scopes (the objects of one list and watch) replace them', async () => {
     const { refused, target, feeds, phases } = await start();
     refused.add('/api/v1/nodes');
     target({ nodes: true });
@@ -220,7 +220,7 @@ describe('watch of an integration', () => {
     expect(phases('nodes').at(-1)).toBe(null);
   });
 
-  it('a Kubernetes integration lists each watch scope once more if one scope finds the server at an older version', async () => {
+  it('a Kubernetes integration lists each watch scope (the objects of one list and watch) once more if one scope finds the server at an older version', async () => {
     const { server, target, phases, lists } = await start();
     target({ pods: 'all', nodes: true, namespaces: true });
     for (const name of ['pods', 'nodes', 'namespaces'])

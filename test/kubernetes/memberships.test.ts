@@ -208,7 +208,7 @@ describe('changes of members', () => {
     ]);
   });
 
-  test('the Kubernetes objects of an ended watch scope are kept if another watch scope contains them', () => {
+  test('the Kubernetes objects of an ended watch are kept if the objects of another watch include them', () => {
     const memberships = start([all]);
     const shop = scope('pods', 'shop');
     list(memberships, shop, [pod('a', { addresses: [X] })]);

@@ -49,7 +49,7 @@ it('the store of Kubernetes objects writes a single change at once, and the chan
   expect(written.at(-1)).toBe('d=x');
 });
 
-it('the store of Kubernetes objects writes a message of 500 objects and the next part before `add` resolves', async () => {
+it('the store of Kubernetes objects has written 500 objects of one message, and the next part of a list, when `add` resolves', async () => {
   await writes.add([object('a')]);
   const many = Array.from({ length: 500 }, (_, index) => object(`${index}`));
   await writes.add(many);

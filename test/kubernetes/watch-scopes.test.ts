@@ -30,7 +30,7 @@ describe('scopes of an integration', () => {
     ]);
   });
 
-  it('the watch scopes of a Kubernetes integration have the paths of the Kubernetes core API', () => {
+  it('the watch scopes (lists and watches) of a Kubernetes integration have the URL paths of the Kubernetes core API', () => {
     const scopes = watchScopesOf(wanted({ pods: new Set(['shop', '../x']), nodes: true }));
     expect(scopes.map(pathOf)).toEqual([
       '/api/v1/namespaces/..%2Fx/pods',

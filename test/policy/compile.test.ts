@@ -108,7 +108,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('`compile` stores the 2,000 rules of a group once, in one rule block that the lists of two source ranges share', () => {
+  test('`compile` stores the 2,000 rules of a group once, in one rule block (range of rules) that the rule lists of two source ranges share', () => {
     const rules = some(2_000, (number) => rule({ destinations: [host(number)], protocol: 17 }));
     const program = compile(
       policy([group(['10.1.0.0/16'], [rule({ protocol: 6, ports: ['80'] })]), group(['10.0.0.0/8'], rules)]),
@@ -117,7 +117,7 @@ describe('`compile`', () => {
     expect(program.ruleBlocks.destinations.length).toBe(2);
   });
 
-  test('`compile` writes interval maps that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
+  test('`compile` writes maps of address and port intervals that start at 0, ascend strictly, and have different values in adjacent intervals', () => {
     for (let seed = 0; seed < 100; seed++) {
       const program = compile(generatePolicy(new Random(seed), { groups: 8, rules: 12 }));
       checkMap(program.sources);
@@ -125,7 +125,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('`compile` gives each source list at most MAX_RULE_BLOCKS rule blocks, sorted by the ranks of their rules', () => {
+  test('`compile` gives the rule list of each source at most MAX_RULE_BLOCKS rule blocks (ranges of rules), sorted by the ranks of their rules', () => {
     for (let seed = 0; seed < 100; seed++) {
       const given = generatePolicy(new Random(seed), { groups: 30, rules: 4, hostnames: false });
       checkSegments(compile(given, { copies: 0 }));
@@ -160,7 +160,7 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 200);
   });
 
-  test('`compile` copies the rules of a small shared group into the rule block of each list', () => {
+  test('`compile` copies the rules of a small shared group into the rule block (range of rules) of each source', () => {
     expect(compile(catchAll(10, 10)).lists.ruleBlocks.length).toBe(11);
   });
 
@@ -181,7 +181,7 @@ describe('`compile` of a group that many sources share', () => {
     checkSame(given, program, 100);
   });
 
-  test('`compile` returns a compiled policy that agrees with the reference evaluator if a source list would need more than MAX_RULE_BLOCKS rule blocks', () => {
+  test('`compile` returns a compiled policy that agrees with the reference evaluator if the rule list of a source would need more than MAX_RULE_BLOCKS rule blocks', () => {
     const groups = Array.from(
       { length: 40 },
       (_, number): Group => ({

@@ -117,7 +117,7 @@ function indexOf(given: Policy): LookupIndex {
 }
 
 describe('`LookupIndex`', () => {
-  test('`LookupIndex` returns the verdict word of the reference evaluator, for a first query and for a repeated query', () => {
+  test('`LookupIndex` returns for a DNS query the verdict word of the reference evaluator, for a first query and for a repeated query', () => {
     fc.assert(
       fc.property(policies, fc.array(fc.tuple(sources, names), { minLength: 1, maxLength: 12 }), (given, asked) => {
         const index = indexOf(given);
@@ -129,7 +129,7 @@ describe('`LookupIndex`', () => {
     );
   });
 
-  test('`LookupIndex` returns the numbers of the patterns that match a name, in ascending order', () => {
+  test('`LookupIndex` returns the numbers of the hostname patterns that match a DNS name, in ascending order', () => {
     fc.assert(
       fc.property(policies, fc.array(names, { minLength: 1, maxLength: 12 }), (given, asked) => {
         const program = compile(given);

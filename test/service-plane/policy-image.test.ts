@@ -45,7 +45,7 @@ const whole = ({ default: byDefault, groups }: Policy) => ({
 });
 const rulesOf = (policy: Policy, id: string) => policy.groups.find((candidate) => candidate.id === id)?.rules;
 
-test('`readPolicy` returns the policy that `PolicyWriter` has written, with the groups in the order of their priorities', () => {
+test('`readPolicy` returns the policy that `PolicyWriter` has written into shared memory, with the groups in the order of their priorities', () => {
   const intercept = { mode: 'intercept', http: { request: { path: { regex: '^/ä$' } } } };
   const groups = [
     group('later', { priority: 9, default_action: 'allow' }),

@@ -106,7 +106,7 @@ test('`change` gives all service-plane threads new settings, also at the next `o
   expect(await plane.stats()).toMatchObject({ upstreamCaFault: null });
 });
 
-test('a policy given to `accept` decides only while connections wait, and never replaces a policy given to `use`', async () => {
+test('a policy given to `accept` (used before the datapath is open) has an effect only while connections wait, and never replaces a policy given to `use`', async () => {
   plane.accept(DEADLY);
   await plane.open();
   expect(await plane.stats()).toMatchObject({ connections: 0 });

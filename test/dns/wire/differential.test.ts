@@ -82,7 +82,7 @@ const read = (bytes: Uint8Array): Message => {
 };
 
 describe('dns-packet and the DNS codec of Weir', () => {
-  it("dns-packet and the DNS codec of Weir read equal records from each other's messages", () => {
+  it("the library dns-packet and the DNS codec of Weir read equal records from each other's messages", () => {
     const random = new Random(seedOf(7));
     for (let round = 0; round < 1000; round++) {
       const bytes = encode(packet(random));
@@ -98,7 +98,7 @@ describe('dns-packet and the DNS codec of Weir', () => {
     }
   });
 
-  it("dns-packet and the DNS codec of Weir read the same fields from each other's queries with EDNS", () => {
+  it("the library dns-packet and the DNS codec of Weir read the same fields from each other's queries with EDNS", () => {
     const random = new Random(seedOf(8));
     for (let round = 0; round < 200; round++) {
       const name = text(random);
@@ -119,7 +119,7 @@ describe('dns-packet and the DNS codec of Weir', () => {
     }
   });
 
-  it('dns-packet and the DNS codec of Weir read a dot inside a label differently, because dns-packet treats this dot as a separator', () => {
+  it('the library dns-packet and the DNS codec of Weir read a dot inside a label differently, because dns-packet treats this dot as a separator', () => {
     const question = { id: 1, name: nameOf(['evil.a.good', 'com']), type: TYPE.a, class: CLASS.in };
     const bytes = writeQuery({ ...question, recursionDesired: true, checkingDisabled: false, edns: null });
     expect(decode(Buffer.from(bytes)).questions?.[0]?.name).toBe('evil.a.good.com');

@@ -36,7 +36,7 @@ describe("comparison of the service plane's HTTP parser with Node's parser", () 
     },
   );
 
-  it('`differenceFromNode` reports a different target, method, header or body', () => {
+  it('`differenceFromNode` (compares parsed requests with those of Node) reports a different target, method, header or body', () => {
     const bytes = bytesOf(`POST / HTTP/1.1\r\n${HOST}Content-Length: 5\r\n\r\nhello`);
     const { exchanges } = converse([bytes]);
     const [exchange] = exchanges;

@@ -26,7 +26,7 @@ async function linkOf(key: string): Promise<{ readonly link: ServerLink; readonl
   return { link: new ServerLink(client, key, null, () => new TrustAnchors([])), server };
 }
 
-test('`ServerPool` returns each idle server connection once, only for its key, and the most recently received connection first', async () => {
+test('`ServerPool` returns each idle server connection once, only for the key with which it was added, and the most recently received connection first', async () => {
   const [first, second, other] = [await linkOf('a'), await linkOf('a'), await linkOf('b')].map(({ link }) => link);
   for (const link of [first, second, other]) pool.give(link as ServerLink);
   expect(['a', 'a', 'a', 'c', 'b'].map((key) => pool.take(key))).toEqual([second, first, null, null, other]);
