@@ -96,7 +96,8 @@ describe('equivalence of compiled policy and reference evaluator', () => {
       const resolved = withoutSelectors(policy);
       for (let count = 0; count < 200; count++) {
         const tried = packet();
-        expect(decider(policy, tried, grants)).toEqual(decider(resolved, tried, grants));
+        const [found, wanted] = [policy, resolved].map((one) => JSON.stringify(decider(one, tried, grants)));
+        if (found !== wanted) expect.fail(`${JSON.stringify({ seed, number, tried })}: ${found}, not ${wanted}`);
       }
     }
     expect(unresolved).toBeGreaterThan(50);

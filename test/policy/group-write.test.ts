@@ -7,8 +7,8 @@ import { type ReadPolicy, readPolicy } from '#policy/check/read-policy.js';
 import { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { Random, seedOf } from '#test/seed.js';
-import { comparable } from './comparable.js';
 
 const context: GroupWriteContext = {
   integrations: new Set(['prod']),
@@ -116,16 +116,17 @@ describe('`putGroup` and `deleteGroup` in random sequence', () => {
           };
           text = applied(text, write.edit);
           parsed = write.parsed;
-          expect(JSON.parse(text.toString())).toEqual(document);
-          if (space === undefined) expect(text.toString()).toBe(JSON.stringify(document));
+          expectEqual(JSON.parse(text.toString()), document);
+          if (space === undefined) expectEqual(text.toString(), JSON.stringify(document));
 
           const whole = read(text.toString(), form);
-          expect(comparable(parsed)).toEqual(comparable(whole.parsed));
-          expect(write.policy).toEqual(whole.policy);
-          expect(compile(write.policy, { memory })).toEqual(compile(whole.policy));
+          expectEqual(parsed, whole.parsed);
+          expectEqual(write.policy, whole.policy);
+          expectEqual(compile(write.policy, { memory }), compile(whole.policy));
           const place = group === null ? undefined : index === -1 ? groups.length : index;
           const base = form === 'envelope' ? '/policy' : '';
-          expect(inPolicy(write.warnings, place)).toEqual(
+          expectEqual(
+            inPolicy(write.warnings, place),
             whole.warnings.map(({ pointer, code }) => `${code} ${pointer.slice(base.length)}`).sort(),
           );
         }

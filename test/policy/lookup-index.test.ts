@@ -11,6 +11,7 @@ import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { wordText } from '#policy/explain/listing.js';
 import { matchesHostname, parseHostname } from '#policy/model/names/hostname.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { wireName, wireNameOf } from '#test/policy/wire-name.js';
 
@@ -122,7 +123,7 @@ describe('`LookupIndex`', () => {
       fc.property(policies, fc.array(fc.tuple(sources, names), { minLength: 1, maxLength: 12 }), (given, asked) => {
         const index = indexOf(given);
         for (const [source, labels] of [...asked, ...asked]) {
-          expect(index.decide(source, wireName(labels))).toBe(decided(given, source, labels));
+          expectEqual(index.decide(source, wireName(labels)), decided(given, source, labels));
         }
       }),
       { numRuns: 500 },
@@ -133,14 +134,14 @@ describe('`LookupIndex`', () => {
     fc.assert(
       fc.property(policies, fc.array(names, { minLength: 1, maxLength: 12 }), (given, asked) => {
         const program = compile(given);
-        expect(program.names).toEqual(patternsOf(given));
+        expectEqual(program.names, patternsOf(given));
         const index = new LookupIndex(program.lookups);
         for (const labels of [...asked, ...asked]) {
           const wanted = [...program.names.keys()].filter((number) => {
             const one = program.names[number];
             return one !== undefined && matchesHostname(one, labels);
           });
-          expect(index.matching(wireName(labels))).toEqual(wanted);
+          expectEqual(index.matching(wireName(labels)), wanted);
         }
       }),
       { numRuns: 500 },
@@ -163,7 +164,7 @@ describe('`LookupIndex`', () => {
           const others = given[(step + salt) % given.length]?.groups ?? [];
           for (const one of [all, [...others, ...all], all.slice(1), all.toSpliced(0, 1, ...others.slice(0, 1))]) {
             const changed = { groups: one, ...rest };
-            expect(compile(changed, { memory }).lookups).toEqual(compile(structuredClone(changed)).lookups);
+            expectEqual(compile(changed, { memory }).lookups, compile(structuredClone(changed)).lookups);
           }
         }
       }),
