@@ -15,7 +15,7 @@ export class GrowingUint32Array {
   array: Uint32Array;
   length = 0;
 
-  constructor(capacity = 1024) {
+  constructor(capacity = 64) {
     this.array = new Uint32Array(capacity);
   }
 

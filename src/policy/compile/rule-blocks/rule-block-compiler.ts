@@ -31,7 +31,7 @@ export class RuleBlockCompiler implements NestingVisitor {
   private readonly ends = new GrowingUint32Array();
   private readonly starts = new GrowingUint32Array();
   private readonly values = new GrowingUint32Array();
-  private memberships = new Float64Array(1024);
+  private memberships = new Float64Array(64);
 
   constructor(private readonly budget: Budget) {
     this.rulePortMaps = new RulePortMaps(budget);
