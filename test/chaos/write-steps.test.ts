@@ -46,7 +46,7 @@ describe('StepTracker', () => {
     expect(tracker.take([member('n1', 3, 9n)])).toEqual([{ step: 'flipped', node: 'n1', lock: 't1', generation: 3 }]);
   });
 
-  test('`StepTracker` assigns later steps to the next writer after the lock is released, also within one batch of changes', () => {
+  test('`StepTracker` (steps of policy writes in a cluster) assigns later steps to the next writer after the lock is released, also within one batch of changes', () => {
     const tracker = new StepTracker([entry('shared/turn/t1', { node: 'n1' }, [5n, 5n])]);
     expect(tracker.take([lock('t2', 'n2', 6n), ...commit('t1', 3, 7n), proposal('t2', 'n2', 6n, 8n)])).toEqual([
       { step: 'committed', node: 'n1', lock: 't1', generation: 3 },
@@ -55,13 +55,13 @@ describe('StepTracker', () => {
     ]);
   });
 
-  test('`StepTracker` returns no commit if the lock is released without a commit', () => {
+  test('`StepTracker` (steps of policy writes in a cluster) returns no commit if the lock is released without a commit', () => {
     const tracker = new StepTracker([]);
     tracker.take([lock('t1', 'n1', 5n)]);
     expect(tracker.take([removed('shared/turn/t1', 6n)])).toEqual([]);
   });
 
-  test('`StepTracker` ignores reports without a vote, the enforcement of other nodes or policy generations, and keys that are not part of a write', () => {
+  test('`StepTracker` (steps of policy writes in a cluster) ignores reports without a vote, the enforcement of other nodes or policy generations, and keys that are not part of a write', () => {
     const tracker = new StepTracker([]);
     tracker.take([lock('t1', 'n1', 5n), ...commit('t1', 3, 6n)]);
     const changes = [vote(false, 7n), member('n2', 3, 8n), member('n1', 2, 9n), put('shared/setting/mode', {}, 10n)];

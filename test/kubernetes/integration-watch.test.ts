@@ -145,7 +145,7 @@ describe('watch of an integration', () => {
     expect(lists()['/api/v1/namespaces/shop/pods']).toBe(1);
   });
 
-  it('a Kubernetes integration keeps no reflector of a server whose key differs', async () => {
+  it('a Kubernetes integration keeps no reflector of a former server or of former credentials', async () => {
     const { server, refused, tell, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));
@@ -167,7 +167,7 @@ describe('watch of an integration', () => {
     ]);
   });
 
-  it('a Kubernetes integration lists again from a server with another key, and ends its reflectors if no selector needs objects', async () => {
+  it('a Kubernetes integration lists again after a change of the server or the credentials, and ends its reflectors if no selector needs objects', async () => {
     const { server, target, feeds, phases } = await start();
     target({ pods: 'all' });
     await eventually(() => expect(phases('pods').at(-1)).toBe('watching'));

@@ -185,7 +185,7 @@ describe('the Kubernetes thread', () => {
     expect((await start(incomplete, cluster.integration)).members).toEqual({});
   });
 
-  test('the Kubernetes thread keeps the members of a cluster until the lists of another cluster are complete', async () => {
+  test('the Kubernetes thread keeps the members (selected addresses) of a cluster until the lists of another cluster are complete', async () => {
     const [cluster, another] = [await Cluster.start(1_000), await Cluster.start(5)];
     cluster.put('a', '10.0.0.1', 'web');
     const node = await new Node().open([cluster.integration]);

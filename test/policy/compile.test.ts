@@ -132,7 +132,7 @@ describe('`compile`', () => {
     }
   });
 
-  test('`compile` stores only port maps and source-port maps that another part of the compiled policy refers to', () => {
+  test('`compile` stores only port maps and source-port maps (from ports to verdicts) that another part of the compiled policy refers to', () => {
     for (let seed = 0; seed < 50; seed++) {
       const {
         ruleBlocks: segments,

@@ -253,7 +253,7 @@ describe('`decideConnection`', () => {
   );
 });
 
-test('`decideRequest` continues with the next step if a request does not match an intercept rule, and ends at the policy default', () => {
+test('`decideRequest` continues with the next rule or default if a request does not match an intercept rule, and ends at the policy default', () => {
   const get = { mode: 'intercept', http: { request: { methods: ['GET'] } } } as const;
   const del = { mode: 'intercept', http: { request: { methods: ['DELETE'] } } } as const;
   const steps = stepsOf(tlsRule('get', get), tlsRule('delete', del, { action: 'deny', mode: 'audit' }));

@@ -45,7 +45,7 @@ async function said(end: Socket): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-test('`splice` first sends the data that Node has already read or has not yet written, and then the data that arrives later', async () => {
+test('`splice` (hands two sockets over to the splicing thread) first sends the data that Node has already read or has not yet written, and then the data that arrives later', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.write('first ');
   await once(one.socket.resume(), 'data').then(([chunk]) => one.socket.pause().unshift(chunk as Buffer));
@@ -59,7 +59,7 @@ test('`splice` first sends the data that Node has already read or has not yet wr
   await over;
 });
 
-test('`splice` forwards a FIN that Node has read before the handover, after all data of the same direction', async () => {
+test('`splice` (hands two sockets over to the splicing thread) forwards a FIN that Node has read before, after all data of the same direction', async () => {
   const [one, other] = [await dialled(), await dialled()];
   one.end.end('all');
   one.socket.resume();
@@ -87,7 +87,7 @@ test('the function that `splice` returns resets both sockets', async () => {
   expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
 });
 
-test('the function that `splice` returns prevents the handover of the sockets if Node has not yet written all data', async () => {
+test('the function that `splice` returns prevents the handover of the sockets to the splicing thread if Node has not yet written all data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   other.socket.write(Buffer.alloc(64 << 20));
   const cut = splices.splice(one.socket, other.socket, () => {});
@@ -99,7 +99,7 @@ test('the function that `splice` returns prevents the handover of the sockets if
   }
 });
 
-test('`Handover.close` resets a socket that was handed over but that no thread serves', async () => {
+test('`Handover.close` resets a socket that was handed over to the splicing thread but that no thread serves', async () => {
   const { end, socket } = await dialled();
   const other = new Handover();
   other.take((socket as Socket & { readonly _handle: { readonly fd: number } })._handle.fd);

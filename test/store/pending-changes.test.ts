@@ -124,7 +124,7 @@ describe('a policy change that must be confirmed', () => {
     },
   );
 
-  test('a node can enforce the policy before a pending change again, without a change of the store', async () => {
+  test('a node can put the policy of the time before a pending change in force again, without a change of the store', async () => {
     const { policies, change } = await changed();
     const followed: number[] = [];
     policies.followed.subscribe((generation) => followed.push(generation));

@@ -27,7 +27,7 @@ skipUnless(IS_BUILT, `the server is not built: npm run ${API_SERVER}`).describe(
     }, 120_000);
     afterAll(() => rig?.remove());
 
-    it('a node that follows a real API server has the members that kubectl prints, in the API, the kernel, the DNS proxy and the service plane', {
+    it('a node that follows a real API server selects the pods that kubectl prints, in the API, the kernel, the DNS proxy and the service plane', {
       timeout: (MINUTES + 5) * 60_000,
     }, async () => {
       const until = Date.now() + MINUTES * 60_000;
