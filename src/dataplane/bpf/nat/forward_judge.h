@@ -118,14 +118,7 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16
 		return true;
 	if (bpf_dynptr_read(l4, sizeof(l4), dynptr, at + header, 0))
 		return false;
-	if (ip.protocol == IPPROTO_ICMP) {
-		packet->icmp_type = l4[0];
-		packet->icmp_code = l4[1];
-		packet->icmp_id = l4[4] << 8 | l4[5];
-	} else {
-		packet->source_port = l4[0] << 8 | l4[1];
-		packet->destination_port = l4[2] << 8 | l4[3];
-	}
+	read_ports(packet, l4);
 	return true;
 }
 

@@ -51,6 +51,21 @@ static __always_inline struct packet *new_packet(__u32 which)
 	return packet;
 }
 
+/* Reads the ports of a packet, or type, code and identifier of an ICMP packet. `l4`: the first 8 bytes after
+ * the IP header.
+ */
+static __always_inline void read_ports(struct packet *packet, const __u8 *l4)
+{
+	if (packet->protocol == IPPROTO_ICMP) {
+		packet->icmp_type = l4[0];
+		packet->icmp_code = l4[1];
+		packet->icmp_id = l4[4] << 8 | l4[5];
+	} else {
+		packet->source_port = l4[0] << 8 | l4[1];
+		packet->destination_port = l4[2] << 8 | l4[3];
+	}
+}
+
 /* Returns the minimum header length of an IP protocol in bytes; 0 for a protocol whose header is not
  * parsed.
  */
@@ -206,14 +221,7 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 			return too_short;
 		if ((void *)(l4 + 8) > data_end)
 			return DROP_MALFORMED;
-		if (packet->protocol == IPPROTO_ICMP) {
-			packet->icmp_type = l4[0];
-			packet->icmp_code = l4[1];
-			packet->icmp_id = l4[4] << 8 | l4[5];
-		} else {
-			packet->source_port = l4[0] << 8 | l4[1];
-			packet->destination_port = l4[2] << 8 | l4[3];
-		}
+		read_ports(packet, l4);
 		if (packet->protocol == IPPROTO_TCP) {
 			__u32 offset;
 

@@ -9,6 +9,18 @@ static __always_inline bool is_multicast_or_broadcast(__u32 address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
+static __always_inline void fill_lookup(struct bpf_fib_lookup *fib, const struct packet *packet, __u32 source,
+					__u32 destination, __u16 source_port, __u16 destination_port)
+{
+	fib->family = FAMILY_INET;
+	fib->tos = packet->tos;
+	fib->l4_protocol = packet->protocol;
+	fib->sport = bpf_htons(source_port);
+	fib->dport = bpf_htons(destination_port);
+	fib->ipv4_src = bpf_htonl(source);
+	fib->ipv4_dst = bpf_htonl(destination);
+}
+
 /* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
  * forward the packet: the destination is the node itself, a multicast or broadcast address, or has no route.
  * If the network stack nevertheless forwards the packet, the guard (Weir's nftables rules) drops it. Routes
@@ -31,13 +43,7 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 		packet->way.ifindex = by;
 		return false;
 	}
-	fib.family = FAMILY_INET;
-	fib.tos = packet->tos;
-	fib.l4_protocol = packet->protocol;
-	fib.sport = bpf_htons(packet->source_port);
-	fib.dport = bpf_htons(packet->destination_port);
-	fib.ipv4_src = bpf_htonl(packet->source);
-	fib.ipv4_dst = bpf_htonl(packet->destination);
+	fill_lookup(&fib, packet, packet->source, packet->destination, packet->source_port, packet->destination_port);
 	fib.ifindex = routed_interface(skb, port);
 	if (settings.direct)
 		fib.tot_len = sizeof(struct iphdr); /* a length other than 0 makes bpf_fib_lookup return the MTU */
@@ -93,13 +99,7 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	by = copied_route(skb, packet->source);
 	if (by)
 		return settings.reverse_path == REVERSE_PATH_STRICT && by != skb->ifindex;
-	fib.family = FAMILY_INET;
-	fib.tos = packet->tos;
-	fib.l4_protocol = packet->protocol;
-	fib.sport = bpf_htons(packet->destination_port);
-	fib.dport = bpf_htons(packet->source_port);
-	fib.ipv4_src = bpf_htonl(packet->destination);
-	fib.ipv4_dst = bpf_htonl(packet->source);
+	fill_lookup(&fib, packet, packet->destination, packet->source, packet->destination_port, packet->source_port);
 	fib.ifindex = expected;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED)
