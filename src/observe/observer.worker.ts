@@ -44,39 +44,6 @@ const observer = new LocalObserver(
   replayMs,
 );
 
-function receive(message: ToObserver): void {
-  switch (message.kind) {
-    case 'read_events':
-      observer.readEvents(message.source);
-      return;
-    case 'see':
-      observer.see(message.seen);
-      return;
-    case 'see_connections':
-      observer.seeConnections(message.seen);
-      return;
-    case 'see_owners':
-      observer.seeOwners(message.changes);
-      return;
-    case 'record':
-      observer.record(message.delta);
-      return;
-    case 'open':
-      observer.hub.open(message.reader, message.filter, message.sinceMs);
-      observer.reportWanted();
-      return;
-    case 'closed':
-      observer.hub.close(message.reader);
-      observer.reportWanted();
-      return;
-    case 'more':
-      observer.hub.more(message.reader);
-      return;
-    case 'written':
-      observer.hub.written(message.bytes);
-  }
-}
-
 parent.serve(
   {
     findings: (query) => store.query(query),
@@ -87,7 +54,23 @@ parent.serve(
       await store.close();
     },
   },
-  receive,
+  {
+    read_events: (message) => observer.readEvents(message.source),
+    see: (message) => observer.see(message.seen),
+    see_connections: (message) => observer.seeConnections(message.seen),
+    see_owners: (message) => observer.seeOwners(message.changes),
+    record: (message) => observer.record(message.delta),
+    open: (message) => {
+      observer.hub.open(message.reader, message.filter, message.sinceMs);
+      observer.reportWanted();
+    },
+    closed: (message) => {
+      observer.hub.close(message.reader);
+      observer.reportWanted();
+    },
+    more: (message) => observer.hub.more(message.reader),
+    written: (message) => observer.hub.written(message.bytes),
+  },
 );
 
 function trouble(failure: unknown): void {

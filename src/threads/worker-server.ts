@@ -15,6 +15,11 @@ type Handlers<A extends ThreadRequests<A>> = {
   ) => RequestResult<A, Kind> | Promise<RequestResult<A, Kind>>;
 };
 
+/** For each kind of message that is not a request, the function that receives it. */
+type Receivers<Received extends { readonly kind: string }> = {
+  readonly [Kind in Received['kind']]: (message: Extract<Received, { readonly kind: Kind }>) => void;
+};
+
 type UrgentHandlers<A extends ThreadRequests<A>, Urgent extends keyof A> = {
   readonly [Kind in Urgent]: (...asked: RequestParameters<A, Kind>) => RequestResult<A, Kind>;
 };
@@ -31,7 +36,11 @@ type ServeOptions<A extends ThreadRequests<A>, Urgent extends keyof A> = {
 };
 
 /** Runs in a worker thread, and serves the requests that the parent sends with its `WorkerClient`. */
-export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = never> {
+export class WorkerServer<
+  A extends ThreadRequests<A>,
+  Received extends { readonly kind: string } = never,
+  Sent = never,
+> {
   readonly #port: MessagePort;
   #handle: (message: RequestMessage | Received) => void = () => {};
   #isUrgent: (message: RequestMessage | Received) => boolean = () => false;
@@ -54,16 +63,16 @@ export class WorkerServer<A extends ThreadRequests<A>, Received = never, Sent = 
 
   /**
    * Starts to serve requests: for each request, calls the function in `handlers` with the name of the
-   * request, and sends its result as the reply. Passes all other messages to `received`, in the order of
-   * their arrival.
+   * request, and sends its result as the reply. Passes each other message to the function in `receivers`
+   * with the kind of the message, in the order of their arrival.
    */
   serve<Urgent extends keyof A = never>(
     handlers: Omit<Handlers<A>, Urgent>,
-    received: (message: Received) => void = () => {},
+    receivers: Receivers<Received> = {} as Receivers<Received>,
     options: ServeOptions<A, Urgent> = {},
   ): void {
     this.#handle = (message) => {
-      if (!isRequest(message)) received(message);
+      if (!isRequest(message)) receivers[message.kind as Received['kind']](message as never);
       else if (isUrgent(message, options)) this.#replyUrgently(message, options);
       else void this.#reply(message, handlers as Handlers<A>, options);
     };

@@ -7,7 +7,7 @@ export type EchoAsks = {
   /** A request that stays open: its promise never settles. */
   hang(): void;
 };
-export type ToEcho = { readonly kind: 'note' | 'die'; readonly text: string };
+export type ToEcho = { readonly kind: 'note'; readonly text: string } | { readonly kind: 'die'; readonly text: string };
 export type FromEcho = { readonly kind: 'noted'; readonly text: string };
 
 const parent = new WorkerServer<EchoAsks, ToEcho, FromEcho>('an echo');
@@ -21,10 +21,14 @@ parent.serve(
     },
     hang: () => new Promise(() => {}),
   },
-  ({ kind, text }) => {
-    if (kind === 'die') throw new Error(text);
-    notes.push(text);
-    parent.send({ kind: 'noted', text });
+  {
+    die: ({ text }) => {
+      throw new Error(text);
+    },
+    note: ({ text }) => {
+      notes.push(text);
+      parent.send({ kind: 'noted', text });
+    },
   },
   { transferredWith: (value) => (value instanceof Uint8Array ? [value.buffer as ArrayBuffer] : []) },
 );

@@ -14,22 +14,6 @@ const proxy = new LocalDnsProxy(
   new Descriptors(descriptors),
 );
 
-function handle(message: ToDnsThread): void {
-  switch (message.kind) {
-    case 'members':
-      proxy.resolver.members.replace(message.list);
-      return;
-    case 'use':
-      proxy.resolver.use(message.lookups);
-      return;
-    case 'set_grant_port':
-      proxy.setGrantPort(message.port);
-      return;
-    case 'lookups_wanted':
-      proxy.wantLookups(message.wanted);
-  }
-}
-
 parent.serve(
   {
     open: (descriptors, waitMs) => proxy.open(descriptors, waitMs),
@@ -40,7 +24,12 @@ parent.serve(
     stats: () => proxy.stats(),
     names: () => proxy.names(),
   },
-  handle,
+  {
+    members: (message) => proxy.resolver.members.replace(message.list),
+    use: (message) => proxy.resolver.use(message.lookups),
+    set_grant_port: (message) => proxy.setGrantPort(message.port),
+    lookups_wanted: (message) => proxy.wantLookups(message.wanted),
+  },
 );
 
 setInterval(() => {

@@ -26,31 +26,6 @@ const kubernetes = new LocalKubernetes(options, new Acknowledgement(acknowledgem
   },
 });
 
-function handle(message: ToKubernetesThread): void {
-  switch (message.kind) {
-    case 'stored':
-      kubernetes.restorePart(message.objects);
-      return;
-    case 'open':
-      kubernetes.open();
-      return;
-    case 'setIntegrations':
-      kubernetes.setIntegrations(message.integrations);
-      return;
-    case 'setSelectors':
-      kubernetes.setSelectors(message.selectors);
-      return;
-    case 'setProposedSelectors':
-      kubernetes.setProposedSelectors(message.selectors);
-      return;
-    case 'release':
-      kubernetes.release();
-      return;
-    case 'members_applied':
-      kubernetes.acknowledge();
-  }
-}
-
 parent.serve(
   {
     membership: (selectors, withinMs) => kubernetes.membership(selectors, withinMs),
@@ -58,5 +33,13 @@ parent.serve(
     objectCounts: (integration) => kubernetes.objectCounts(integration),
     membersOf: (keys, after, limit) => kubernetes.membersOf(keys, after, limit),
   },
-  handle,
+  {
+    stored: (message) => kubernetes.restorePart(message.objects),
+    open: () => kubernetes.open(),
+    setIntegrations: (message) => kubernetes.setIntegrations(message.integrations),
+    setSelectors: (message) => kubernetes.setSelectors(message.selectors),
+    setProposedSelectors: (message) => kubernetes.setProposedSelectors(message.selectors),
+    release: () => kubernetes.release(),
+    members_applied: () => kubernetes.acknowledge(),
+  },
 );

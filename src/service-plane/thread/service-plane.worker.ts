@@ -15,31 +15,6 @@ const plane = new LocalServicePlane(
   new Splices(splices.port, new Handover(splices.handover)),
 );
 
-function handle(message: ToPlaneThread): void {
-  switch (message.kind) {
-    case 'members':
-      plane.replaceMembers(message.list);
-      return;
-    case 'use':
-      plane.use(message.inspection);
-      return;
-    case 'accept':
-      plane.accept(message.inspection);
-      return;
-    case 'use_ca':
-      plane.useCa(message.ca);
-      return;
-    case 'grants_by':
-      plane.setGrantPort(message.port);
-      return;
-    case 'set_splice_offload':
-      plane.spliceBy(message.point);
-      return;
-    case 'allowed_wanted':
-      plane.setAllowedWanted(message.wanted);
-  }
-}
-
 parent.serve(
   {
     open: (fd, waitMs) => plane.open(fd, waitMs),
@@ -49,7 +24,15 @@ parent.serve(
     close: () => plane.close(),
     stats: () => plane.stats(),
   },
-  handle,
+  {
+    members: (message) => plane.replaceMembers(message.list),
+    use: (message) => plane.use(message.inspection),
+    accept: (message) => plane.accept(message.inspection),
+    use_ca: (message) => plane.useCa(message.ca),
+    grants_by: (message) => plane.setGrantPort(message.port),
+    set_splice_offload: (message) => plane.spliceBy(message.point),
+    allowed_wanted: (message) => plane.setAllowedWanted(message.wanted),
+  },
 );
 
 let upstreamCaFault: string | null = null;
