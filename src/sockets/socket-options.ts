@@ -121,6 +121,18 @@ export function canAssignToShared(): boolean {
   return major > 6 || (major === 6 && minor >= 6);
 }
 
+/** Returns the descriptor of a new socket after `prepare`. If `prepare` throws, closes the socket. */
+function preparedSocket(kind: SocketKind, options: SocketOptions, prepare: (fd: number) => void): number {
+  const fd = openSocket(kind, options);
+  try {
+    prepare(fd);
+    return fd;
+  } catch (failure) {
+    libc.close(fd);
+    throw failure;
+  }
+}
+
 /**
  * Returns the descriptor of a listening TCP socket. With `isShared`, other sockets may listen on the same
  * address and port.
@@ -129,41 +141,24 @@ export function openListener(
   at: { readonly address: number; readonly port: number },
   options: SocketOptions & { readonly isShared?: boolean },
 ): number {
-  const fd = openSocket('tcp', options);
-  try {
+  return preparedSocket('tcp', options, (fd) => {
     set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (options.isShared === true) set(fd, SO_REUSEPORT, 1, 'share an address');
     bindSocket(fd, at);
     check('listen', libc.listen(fd, BACKLOG));
-    return fd;
-  } catch (failure) {
-    libc.close(fd);
-    throw failure;
-  }
+  });
 }
 
 /** Returns the descriptor of a UDP socket that is bound to `at`. */
 export function openReceiver(at: { readonly address: number; readonly port: number }, options: SocketOptions): number {
-  const fd = openSocket('udp', options);
-  try {
-    bindSocket(fd, at);
-    return fd;
-  } catch (failure) {
-    libc.close(fd);
-    throw failure;
-  }
+  return preparedSocket('udp', options, (fd) => bindSocket(fd, at));
 }
 
 /** Returns the descriptor of a UDP socket that is connected to `to`. */
 export function openSender(to: { readonly address: number; readonly port: number }, options: SocketOptions): number {
-  const fd = openSocket('udp', options);
-  try {
+  return preparedSocket('udp', options, (fd) => {
     check('connect', libc.connect(fd, sockaddr(to.address, to.port), SOCKADDR_BYTES));
-    return fd;
-  } catch (failure) {
-    libc.close(fd);
-    throw failure;
-  }
+  });
 }
 
 /** Returns a descriptor of the same socket. The socket stays open until all its descriptors are closed. */
@@ -215,19 +210,14 @@ function setForBytes(fd: number): void {
  * descriptor to Node, which connects the socket.
  */
 export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
-  const fd = openSocket('tcp', { mark, isTransparent: true });
-  try {
+  return preparedSocket('tcp', { mark, isTransparent: true }, (fd) => {
     if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', EMFILE);
     set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
       if (errno() !== EADDRINUSE && errno() !== EACCES) check('bind to the address of a client', -1);
       check('bind to the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
     }
-    return fd;
-  } catch (failure) {
-    libc.close(fd);
-    throw failure;
-  }
+  });
 }
 
 /** Closes a TCP socket with a reset (RST), and drops the data that the socket has not sent. */
