@@ -21,34 +21,47 @@ const CLOSES: Readonly<Record<Parameters<Sink['close']>[0], readonly [code: numb
   token_ended: [4401, 'the token was revoked or has expired'],
 };
 
+type Connection = Pick<Sink, 'close'> & {
+  readonly waiting: () => number;
+  readonly send: (frame: Parameters<Sink['send']>[0], sent: (failure?: Error | null) => void) => void;
+};
+
+/** Returns a sink that counts the frames that the connection has sent. */
+function sinkOf({ waiting, send, close }: Connection): Sink {
+  let taken = 0;
+  return {
+    get waiting() {
+      return waiting();
+    },
+    get taken() {
+      return taken;
+    },
+    send: (frame, done) =>
+      send(frame, (failure) => {
+        if (failure !== undefined && failure !== null) return;
+        taken++;
+        done?.();
+      }),
+    close,
+  };
+}
+
 /**
  * Sends frames as text messages of a WebSocket. If no frame waits to be sent, pings the client every
  * `PING_MS`, and disconnects a client that has not answered the previous ping.
  */
 export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream): void {
   let isAlive = true;
-  let taken = 0;
-  const sink: Sink = {
-    get waiting() {
-      return socket.bufferedAmount;
-    },
-    get taken() {
-      return taken;
-    },
-    send: (frame, done) => {
-      socket.send(frame, { binary: false }, (failure) => {
-        if (failure !== undefined && failure !== null) return;
-        taken++;
-        done?.();
-      });
-    },
+  const sink = sinkOf({
+    waiting: () => socket.bufferedAmount,
+    send: (frame, sent) => socket.send(frame, { binary: false }, sent),
     close: (why) => {
       socket.close(...CLOSES[why]);
       // Close the socket after `GOODBYE_MS`: a client that does not read never receives the close frame,
       // which is queued behind waiting frames.
       setTimeout(() => socket.terminate(), GOODBYE_MS).unref();
     },
-  };
+  });
   const stream = begin(sink);
   closeWithToken(socket, isAllowed);
   const pings = setInterval(() => {
@@ -95,30 +108,20 @@ export function eventStream(reply: FastifyReply, { begin, isAllowed }: Stream): 
     'x-accel-buffering': 'no',
   });
   raw.write('retry: 1000\n\n');
-  let taken = 0;
-  const sink: Sink = {
-    get waiting() {
-      return raw.writableLength;
-    },
-    get taken() {
-      return taken;
-    },
-    send: (frame, done) => {
+  const sink = sinkOf({
+    waiting: () => raw.writableLength,
+    send: (frame, sent) => {
       raw.cork();
       raw.write('data: ');
       raw.write(frame);
-      raw.write('\n\n', (failure) => {
-        if (failure !== undefined && failure !== null) return;
-        taken++;
-        done?.();
-      });
+      raw.write('\n\n', sent);
       raw.uncork();
     },
     close: (why) => {
       raw.end(`event: end\ndata: {"reason":"${CLOSES[why][1]}"}\n\n`);
       setTimeout(() => raw.destroy(), GOODBYE_MS).unref();
     },
-  };
+  });
   const stream = begin(sink);
   const look = async (): Promise<void> => {
     if (!(await isAllowed())) sink.close('token_ended');

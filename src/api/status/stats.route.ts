@@ -147,23 +147,19 @@ function statsAnswer({
   cluster,
   observer,
 }: NodeStats): z.infer<typeof StatsSchema> {
-  const verdicts = dataplane?.verdicts;
+  const [allow, deny, audit] = [
+    counted(dataplane?.verdicts.allow),
+    counted(dataplane?.verdicts.deny),
+    counted(dataplane?.verdicts.audit),
+  ];
   return {
     generation,
     dataplane: {
       active_flows: dataplane?.activeFlows ?? 0,
       forwarding: dataplane?.forwarding ?? null,
       routes_copied: dataplane?.routesCopied ?? false,
-      packets: {
-        allow: Number(verdicts?.allow.packets ?? 0),
-        deny: Number(verdicts?.deny.packets ?? 0),
-        audit: Number(verdicts?.audit.packets ?? 0),
-      },
-      bytes: {
-        allow: Number(verdicts?.allow.bytes ?? 0),
-        deny: Number(verdicts?.deny.bytes ?? 0),
-        audit: Number(verdicts?.audit.bytes ?? 0),
-      },
+      packets: { allow: allow.packets, deny: deny.packets, audit: audit.packets },
+      bytes: { allow: allow.bytes, deny: deny.bytes, audit: audit.bytes },
       inspected: { handed: counted(dataplane?.inspected.handed), joined: counted(dataplane?.inspected.joined) },
       non_ipv4_passed: counted(dataplane?.nonIpv4Passed),
       dns_unroutable: counted(dataplane?.dnsUnroutable),
