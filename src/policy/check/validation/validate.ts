@@ -151,17 +151,8 @@ function validateConfig(config: Intact<PolicyConfig>, at: string, validation: Va
   if (groups.length > LIMITS.groups) {
     problems.add(`${at}/source_groups`, 'too_many', `A policy has at most ${LIMITS.groups} source groups.`);
   }
-  const ids = new Map<string, number>();
-  let rules = 0;
-  for (let index = 0; index < groups.length; index++) {
-    const group = groups[index];
-    if (group === undefined) continue;
-    const pointer = `${at}/source_groups/${index}`;
-    const list = `${at}/source_groups`;
-    validateId({ id: group.id, index, ids, list, at: pointer, what: 'source group' }, validation);
-    validateGroup(group, pointer, validation);
-    rules += group.rules?.length ?? 0;
-  }
+  validateEach(groups, `${at}/source_groups`, 'source group', validation, validateGroup);
+  const rules = groups.reduce((sum, group) => sum + (group?.rules?.length ?? 0), 0);
   if (rules > LIMITS.rules) {
     const message = `A policy has at most ${LIMITS.rules} rules; this policy has ${rules}.`;
     problems.add(`${at}/source_groups`, 'too_many', message);
@@ -177,15 +168,23 @@ function validateInstructions(at: string, { problems, context, expressions }: Va
 function validateGroup(group: Intact<SourceGroupConfig>, at: string, validation: Validation): void {
   if (group.sources !== undefined) validateSources(group.sources, `${at}/sources`, validation);
   validateAction(group.default_action, `${at}/default_action`, validation);
-  const rules = group.rules ?? [];
+  validateEach(group.rules ?? [], `${at}/rules`, 'rule of this group', validation, validateRule);
+}
+
+/** Validates each item of a list, and that no two items have the same id. */
+function validateEach<Item extends { readonly id?: string | undefined }>(
+  items: readonly (Item | undefined)[],
+  list: string,
+  what: string,
+  validation: Validation,
+  validateItem: (item: Item, at: string, validation: Validation) => void,
+): void {
   const ids = new Map<string, number>();
-  for (let index = 0; index < rules.length; index++) {
-    const rule = rules[index];
-    if (rule === undefined) continue;
-    const pointer = `${at}/rules/${index}`;
-    const list = `${at}/rules`;
-    validateId({ id: rule.id, index, ids, list, at: pointer, what: 'rule of this group' }, validation);
-    validateRule(rule, pointer, validation);
+  for (const [index, item] of items.entries()) {
+    if (item === undefined) continue;
+    const at = `${list}/${index}`;
+    validateId({ id: item.id, index, ids, list, at, what }, validation);
+    validateItem(item, at, validation);
   }
 }
 
