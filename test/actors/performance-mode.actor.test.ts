@@ -8,6 +8,8 @@ import { FakeSharedStore } from '#test/store/fake-shared-store.js';
 import { memorySeal, NO_COPY } from '#test/store/memory-store.js';
 import { startSystem, stopSystems } from './running-system.js';
 
+const BUILT_IN = { enabled: true, source: null, revision: 0 };
+
 afterEach(stopSystems);
 
 async function nodeOf(shared: FakeSharedStore) {
@@ -64,11 +66,7 @@ describe('performance mode in a cluster', () => {
       kind: 'refused',
       code: 'store_unavailable',
     });
-    expect([await a.mode.read(), a.datapath.eventsWanted, shared.keys()]).toEqual([
-      { enabled: true, source: null, revision: 0 },
-      ALL_EVENTS,
-      [],
-    ]);
+    expect([await a.mode.read(), a.datapath.eventsWanted, shared.keys()]).toEqual([BUILT_IN, ALL_EVENTS, []]);
   });
 
   test('a node that was disconnected takes the performance mode that was written in the cluster meanwhile', async () => {
@@ -105,10 +103,7 @@ describe('performance mode in a cluster', () => {
     reached = a.reached(0);
     await shared.restore(empty);
     await reached;
-    expect([await a.mode.read(), a.datapath.eventsWanted]).toEqual([
-      { enabled: true, source: null, revision: 0 },
-      ALL_EVENTS,
-    ]);
+    expect([await a.mode.read(), a.datapath.eventsWanted]).toEqual([BUILT_IN, ALL_EVENTS]);
   });
 
   test('a cluster accepts only one of two concurrent writes of performance mode at different nodes that expect the same revision', async () => {

@@ -27,9 +27,17 @@ type Bad = {
 };
 
 const json = { 'content-type': 'application/json' };
+const invalidBody = (name: string, asked: Asked, pointer = ''): Bad => ({
+  name,
+  asked,
+  status: 400,
+  type: 'invalid_body',
+  pointers: [pointer],
+});
+
 const unread: Bad[] = [
-  { name: 'no body', asked: { headers: json }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'an empty text', asked: { body: '' }, status: 400, type: 'invalid_body', pointers: [''] },
+  invalidBody('no body', { headers: json }),
+  invalidBody('an empty text', { body: '' }),
   ...[
     'text/plain',
     'text/plain; x=application/json',
@@ -56,52 +64,20 @@ const unread: Bad[] = [
 ];
 
 const malformed: Bad[] = [
-  { name: 'truncated JSON', asked: { body: '{"enabled":tr' }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'two JSON documents', asked: { body: '{}{}' }, status: 400, type: 'invalid_body', pointers: [''] },
-  { name: 'a NUL byte after the JSON', asked: { body: '{}\0' }, status: 400, type: 'invalid_body', pointers: [''] },
-  {
-    name: 'a NUL byte in a string',
-    asked: { body: '{"enabled":"\0"}' },
-    status: 400,
-    type: 'invalid_body',
-    pointers: [''],
-  },
-  {
-    name: 'bytes that are not UTF-8',
-    asked: { body: Buffer.from([0x22, 0xff, 0x22]) },
-    status: 400,
-    type: 'invalid_body',
-    pointers: [''],
-  },
-  { name: 'a byte order mark', asked: { body: '\ufeff{}' }, status: 400, type: 'invalid_body', pointers: [''] },
-  {
-    name: 'a repeated JSON key',
-    asked: { body: '{"enabled":true,"enabled":false}' },
-    status: 400,
-    type: 'invalid_body',
-    pointers: ['/enabled'],
-  },
-  {
-    name: 'a repeated JSON key that is written with an escape',
-    asked: { body: '{"a":{"enabled":true,"\\u0065nabled":false}}' },
-    status: 400,
-    type: 'invalid_body',
-    pointers: ['/a/enabled'],
-  },
-  {
-    name: 'the JSON key __proto__',
-    asked: { body: '{"enabled":true,"__proto__":{"enabled":false}}' },
-    status: 400,
-    type: 'invalid_body',
-    pointers: ['/__proto__'],
-  },
-  {
-    name: 'the JSON key __proto__ in a nested object',
-    asked: { body: '{"a":[{"__proto__":1}]}' },
-    status: 400,
-    type: 'invalid_body',
-    pointers: ['/a/0/__proto__'],
-  },
+  invalidBody('truncated JSON', { body: '{"enabled":tr' }),
+  invalidBody('two JSON documents', { body: '{}{}' }),
+  invalidBody('a NUL byte after the JSON', { body: '{}\0' }),
+  invalidBody('a NUL byte in a string', { body: '{"enabled":"\0"}' }),
+  invalidBody('bytes that are not UTF-8', { body: Buffer.from([0x22, 0xff, 0x22]) }),
+  invalidBody('a byte order mark', { body: '\ufeff{}' }),
+  invalidBody('a repeated JSON key', { body: '{"enabled":true,"enabled":false}' }, '/enabled'),
+  invalidBody(
+    'a repeated JSON key that is written with an escape',
+    { body: '{"a":{"enabled":true,"\\u0065nabled":false}}' },
+    '/a/enabled',
+  ),
+  invalidBody('the JSON key __proto__', { body: '{"enabled":true,"__proto__":{"enabled":false}}' }, '/__proto__'),
+  invalidBody('the JSON key __proto__ in a nested object', { body: '{"a":[{"__proto__":1}]}' }, '/a/0/__proto__'),
 ];
 const deep = { body: `{"a":${'['.repeat(500_000)}${']'.repeat(500_000)}}` };
 

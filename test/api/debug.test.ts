@@ -65,6 +65,15 @@ async function serving() {
   return { ...own, url: `http://127.0.0.1:${port}${STREAM}`, tell, readers, listeners };
 }
 
+/** Returns a client that has connected and reads nothing, and a large message for it. */
+async function pausedReader() {
+  const { url, listeners, ...own } = await serving();
+  const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
+  await expect.poll(() => listeners.size).toBe(1);
+  client.socket.pause();
+  return { ...own, client, large: inspected('x:0', 'x'.repeat(64 << 10)) };
+}
+
 describe('debug routes of statecharts', () => {
   it('the debug routes of statecharts return the state and the latest events of each statechart', async () => {
     const { ask } = await serving();
@@ -106,11 +115,7 @@ describe('debug routes of statecharts', () => {
   });
 
   it('the debug routes of statecharts send the number of lost messages to a reader that paused, and then one message for each running actor', async () => {
-    const { url, tell, readers, listeners } = await serving();
-    const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
-    await expect.poll(() => listeners.size).toBe(1);
-    client.socket.pause();
-    const large = inspected('x:0', 'x'.repeat(64 << 10));
+    const { client, tell, readers, large } = await pausedReader();
     const dropped = async () => ((await readers()) as { dropped: number }).dropped;
     while ((await dropped()) < 5) tell(large);
     const lost = await dropped();
@@ -132,11 +137,7 @@ describe('debug routes of statecharts', () => {
   });
 
   it('the debug routes of statecharts disconnect a reader that has lost more than 1,000 messages, and buffer less than 32 MiB for that reader', async () => {
-    const { url, tell, readers, listeners } = await serving();
-    const client = await openWebSocket(url, { token: TOKENS.admin, protocol: PROTOCOL });
-    await expect.poll(() => listeners.size).toBe(1);
-    client.socket.pause();
-    const large = inspected('x:0', 'x'.repeat(64 << 10));
+    const { client, tell, readers, large } = await pausedReader();
     const before = process.memoryUsage().arrayBuffers;
     let told = 0;
     while (((await readers()) as { cut_off: number }).cut_off === 0) {

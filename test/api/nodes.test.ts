@@ -46,6 +46,7 @@ const DAY = '2026-01-31T';
 describe('GET /api/v1/audit/findings', () => {
   const id = (digit: string): string => digit.repeat(32);
   type Of = { readonly digit: string; readonly at: string; readonly count: number };
+  const sighting = (digit: string, at: string, count: number): Of => ({ digit, at, count });
   const shown = (node: string, { digit, at, count }: Of) => ({
     id: id(digit),
     finding_type: 'l4_deny',
@@ -78,14 +79,8 @@ describe('GET /api/v1/audit/findings', () => {
     const { node } = withNodes(
       ['b', 'c'],
       nodeWith({
-        b: [
-          { digit: '1', at: '12:00:03', count: 2 },
-          { digit: '2', at: '12:00:02', count: 1 },
-        ],
-        c: [
-          { digit: '3', at: '12:00:04', count: 1 },
-          { digit: '1', at: '12:00:01', count: 5 },
-        ],
+        b: [sighting('1', '12:00:03', 2), sighting('2', '12:00:02', 1)],
+        c: [sighting('3', '12:00:04', 1), sighting('1', '12:00:01', 5)],
       }),
     );
     node.reads.findings = [{ items: [], next: null }];
@@ -103,15 +98,8 @@ describe('GET /api/v1/audit/findings', () => {
   test('GET /api/v1/audit/findings returns each finding on one page only, even if nodes saw it at different times', async () => {
     const { node } = withNodes(['b', 'c'], (name, path) => {
       const all: Readonly<Record<string, readonly Of[]>> = {
-        b: [
-          { digit: '1', at: '12:00:09', count: 1 },
-          { digit: '2', at: '12:00:07', count: 1 },
-        ],
-        c: [
-          { digit: '3', at: '12:00:08', count: 1 },
-          { digit: '1', at: '12:00:06', count: 1 },
-          { digit: '4', at: '12:00:05', count: 1 },
-        ],
+        b: [sighting('1', '12:00:09', 1), sighting('2', '12:00:07', 1)],
+        c: [sighting('3', '12:00:08', 1), sighting('1', '12:00:06', 1), sighting('4', '12:00:05', 1)],
       };
       const query = new URL(path, 'http://x').searchParams;
       const ids = query.getAll('id');
@@ -163,7 +151,7 @@ describe('GET /api/v1/audit/findings', () => {
       if (name === 'b') return null;
       if (name === 'c') return { status: 503, body: { detail: 'performance mode is off' } };
       if (name === 'd') return { body: { other: 'form' } };
-      return nodeWith({ e: [{ digit: '1', at: '12:00:01', count: 1 }] })(name, path);
+      return nodeWith({ e: [sighting('1', '12:00:01', 1)] })(name, path);
     });
     node.reads.findings = [{ items: [], next: null }];
     const { ask } = await rig({}, node);
@@ -203,7 +191,7 @@ describe('GET /api/v1/audit/findings', () => {
   });
 
   test('GET /api/v1/audit/findings writes the findings of all nodes as JSON Lines', async () => {
-    const { node } = withNodes(['b'], nodeWith({ b: [{ digit: '1', at: '12:00:03', count: 2 }] }));
+    const { node } = withNodes(['b'], nodeWith({ b: [sighting('1', '12:00:03', 2)] }));
     node.reads.findings = [{ items: [{ ...seen({ lastMs: Date.parse(SINCE) }), id: id('9') }], next: null }];
     const { ask } = await rig({}, node);
     const { payload } = await ask('GET', '/api/v1/audit/findings?format=jsonl');

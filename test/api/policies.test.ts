@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { singletonView } from '#api/policies/policy-json.js';
-import type { CommitInCluster, PolicyOutcome } from '#contracts/policy/policy-write.js';
+import type { CommitInCluster, PolicyOutcome, PolicyWritten } from '#contracts/policy/policy-write.js';
 import { readPolicy } from '#policy/check/read-policy.js';
 import { BODY, ETAG, fakeManagement, PROOF, RECORD, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
@@ -8,6 +8,18 @@ import { rig } from './rig.js';
 const ENVELOPE = '{"mode":"enforce","name":"office","policy":{}}';
 const WARNING = { pointer: '/policy', code: 'host_bits', message: 'Bits are ignored.' } as const;
 
+const written = (
+  created: boolean,
+  warnings: PolicyWritten['warnings'],
+  proof: PolicyWritten['proof'],
+): PolicyOutcome => ({
+  kind: 'written',
+  created,
+  stored: STORED,
+  generation: 8,
+  warnings,
+  proof,
+});
 const answering = (outcome: PolicyOutcome) => {
   const node = fakeManagement();
   node.answer.policyWrite = () => outcome;
@@ -198,14 +210,7 @@ describe('policy write', () => {
   );
 
   test('a policy write that creates a record returns 201 with a Location header, the ETag and the warnings', async () => {
-    const { ask } = await answering({
-      kind: 'written',
-      created: true,
-      stored: STORED,
-      generation: 8,
-      warnings: [WARNING],
-      proof: PROOF,
-    });
+    const { ask } = await answering(written(true, [WARNING], PROOF));
     const answer = await ask('POST', '/api/v1/policies', { body: ENVELOPE });
     expect([
       answer.statusCode,
@@ -223,28 +228,14 @@ describe('policy write', () => {
   ])(
     'a policy write by name returns a Location header only for a new record (created: %s, status: %i)',
     async (created, status, location) => {
-      const { ask } = await answering({
-        kind: 'written',
-        created,
-        stored: STORED,
-        generation: 8,
-        warnings: [],
-        proof: PROOF,
-      });
+      const { ask } = await answering(written(created, [], PROOF));
       const answer = await ask('PUT', '/api/v1/policies/by-name/office', { body: ENVELOPE });
       expect([answer.statusCode, answer.headers.location]).toEqual([status, location]);
     },
   );
 
   test('a policy write in singleton form (without name and mode) returns only the policy, and the codes of warnings in the header Weir-Warnings', async () => {
-    const { ask } = await answering({
-      kind: 'written',
-      created: true,
-      stored: STORED,
-      generation: 8,
-      warnings: [WARNING, WARNING, { ...WARNING, code: 'not_enforced' }],
-      proof: null,
-    });
+    const { ask } = await answering(written(true, [WARNING, WARNING, { ...WARNING, code: 'not_enforced' }], null));
     const answer = await ask('PUT', '/api/v1/policy', { body: '{}' });
     expect([answer.statusCode, answer.body, answer.headers.etag, answer.headers['weir-generation']]).toEqual([
       200,

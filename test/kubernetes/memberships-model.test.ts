@@ -94,8 +94,7 @@ function runSteps(random: Random, steps: number): number {
     const choice = random.below(100);
     if (choice < 45) cluster.change();
     else if (choice < 90) {
-      const isNew = !cluster.isWatched(of) || random.chance(0.05);
-      const message = isNew ? cluster.list(of) : cluster.deliver(of);
+      const message = cluster.next(of);
       if (message !== undefined) {
         memberships.receive(name, of, message);
         model.tell(name, of, message);

@@ -47,10 +47,6 @@ export class RandomCluster {
     this.#queues.delete(of);
   }
 
-  isWatched(of: WatchScope): boolean {
-    return this.#queues.has(of);
-  }
-
   list(of: WatchScope): ObjectMessage {
     this.#queues.set(of, []);
     const objects = this.objects.filter((object) => isOf(of, object));
@@ -59,6 +55,12 @@ export class RandomCluster {
 
   deliver(of: WatchScope): ObjectMessage | undefined {
     return this.#queues.get(of)?.shift();
+  }
+
+  /** Lists a scope that is not watched, and at random one of 20 watched scopes; else delivers the next change. */
+  next(of: WatchScope): ObjectMessage | undefined {
+    const isNew = !this.#queues.has(of) || this.#random.chance(0.05);
+    return isNew ? this.list(of) : this.deliver(of);
   }
 
   /** Restores the objects from a backup: all versions are lower than before, and no watch goes on. */

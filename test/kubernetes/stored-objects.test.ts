@@ -77,8 +77,7 @@ describe('stored objects', () => {
         const choice = random.below(100);
         if (choice < 45) cluster.change();
         else if (choice < 90) {
-          const isNew = !cluster.isWatched(of) || random.chance(0.05);
-          const message = isNew ? cluster.list(of) : cluster.deliver(of);
+          const message = cluster.next(of);
           if (message !== undefined) stored.memberships.receive(name, of, message);
         } else if (choice < 94) cluster.cut(of);
         else if (choice < 96) {

@@ -10,6 +10,8 @@ const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
   return (await metrics.scrape()).split('\n').filter((line) => line.startsWith(prefix));
 };
 
+const metricsOfNoPart = () => createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+
 describe('the Prometheus metrics', () => {
   it('the metrics of wiretap and findings equal the counters of the observer', async () => {
     expect(await samples('weir_wiretap_')).toEqual([
@@ -37,7 +39,7 @@ describe('the Prometheus metrics', () => {
   });
 
   it('the metrics of the observer have no labelled samples while the observer does not run', async () => {
-    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    const metrics = metricsOfNoPart();
     expect(await samples('weir_wiretap_lost_total', metrics)).toEqual([]);
     expect(await samples('weir_findings_sink_', metrics)).toEqual([]);
   });
@@ -67,7 +69,7 @@ describe('the Prometheus metrics', () => {
       'weir_service_plane_upstream_ca_stale 1',
       'weir_service_plane_join_fault 1',
     ]);
-    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    const metrics = metricsOfNoPart();
     expect(await samples('weir_http_requests_total', metrics)).toEqual([]);
   });
 
@@ -84,7 +86,7 @@ describe('the Prometheus metrics', () => {
       'weir_cluster_etcd_full 1',
       'weir_cluster_unreadable_values 3',
     ]);
-    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    const metrics = metricsOfNoPart();
     expect((await samples('weir_cluster_', metrics)).filter((line) => !line.endsWith(' 0'))).toEqual([]);
   });
 
@@ -118,12 +120,12 @@ describe('the Prometheus metrics', () => {
         `weir_source_group_${what}_total{scope="policy_default",source_group="",verdict="audit"} ${17 + at}`,
       ]),
     ]);
-    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    const metrics = metricsOfNoPart();
     expect(await samples('weir_source_group_', metrics)).toEqual(['weir_source_group_unlisted 0']);
   });
 
   it('the metrics of policy writes and store writes count them by outcome, and give the duration of each phase', async () => {
-    const metrics = createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
+    const metrics = metricsOfNoPart();
     metrics.policyWrite('invalid_policy');
     metrics.policyPhase('compile', 0.04);
     metrics.policyPhase('compile', 0.02);

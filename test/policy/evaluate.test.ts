@@ -37,6 +37,9 @@ function wordOf({ rank, verdict, audited }: Pick<Decision, 'rank' | 'verdict' | 
   return verdictWord(rank, verdict, audited);
 }
 
+const byRule = (group: number, rule: number): Decision['place'] => ({ kind: 'rule', group, rule });
+const byDefaultOf = (group: number): Decision['place'] => ({ kind: 'group_default', group });
+
 function matches(given: Rule, tried: Packet): boolean {
   return decide(policy([group(['0.0.0.0/0'], [given])]), tried).place.kind === 'rule';
 }
@@ -46,12 +49,7 @@ describe('the reference evaluator', () => {
     const given = policy([
       group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
     ]);
-    expect(decide(given, packet())).toEqual({
-      rank: 1,
-      place: { kind: 'rule', group: 0, rule: 1 },
-      verdict: 'deny',
-      audited: false,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 1, place: byRule(0, 1), verdict: 'deny', audited: false });
   });
 
   test('the reference evaluator skips groups without the source, and counts the rules and defaults of these groups in the rank (place in the order)', () => {
@@ -59,12 +57,7 @@ describe('the reference evaluator', () => {
       group(['10.0.0.2'], [rule(), rule()], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
     ]);
-    expect(decide(given, packet())).toEqual({
-      rank: 3,
-      place: { kind: 'rule', group: 1, rule: 0 },
-      verdict: 'deny',
-      audited: false,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 3, place: byRule(1, 0), verdict: 'deny', audited: false });
   });
 
   test('the reference evaluator continues with the next group if no rule matches and the group has no default action', () => {
@@ -73,7 +66,7 @@ describe('the reference evaluator', () => {
       group(['10.0.0.1', '10.0.0.0/8'], [], {}),
       group(['10.0.0.1'], [rule({ protocol: 6 })]),
     ]);
-    expect(decide(given, packet()).place).toEqual({ kind: 'rule', group: 2, rule: 0 });
+    expect(decide(given, packet()).place).toEqual(byRule(2, 0));
   });
 
   test('the reference evaluator returns the default action of a group as decision, even if the group has no rules', () => {
@@ -81,12 +74,7 @@ describe('the reference evaluator', () => {
       group(['10.0.0.1'], [], { defaultAction: 'allow' }),
       group(['10.0.0.1'], [rule({ action: 'deny' })]),
     ]);
-    expect(decide(given, packet())).toEqual({
-      rank: 0,
-      place: { kind: 'group_default', group: 0 },
-      verdict: 'allow',
-      audited: false,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 0, place: byDefaultOf(0), verdict: 'allow', audited: false });
   });
 
   test('the reference evaluator returns the default of the policy, in the mode of the default, if no group decides the packet', () => {
@@ -105,66 +93,60 @@ describe('the reference evaluator', () => {
     const all = group(['0.0.0.0/0'], [rule()]);
     const pods = (rules: readonly Rule[], given: Partial<Group> = {}, sources: readonly string[] = []) =>
       policy([group(sources, rules, { selectors: [selector('web')], ...given }), all]);
-    const byAll = { kind: 'rule', group: 1, rule: 0 } as const;
+    const byAll = byRule(1, 0);
 
     test.each<[string, Policy, Packet, Decision['place'], Decision['verdict']]>([
       ['skips an allow rule', pods([rule()]), packet(), byAll, 'allow'],
       ['skips a default action allow', pods([], { defaultAction: 'allow' }), packet(), byAll, 'allow'],
-      [
-        'applies a deny rule to every source',
-        pods([rule(), deny]),
-        packet(),
-        { kind: 'rule', group: 0, rule: 1 },
-        'deny',
-      ],
+      ['applies a deny rule to every source', pods([rule(), deny]), packet(), byRule(0, 1), 'deny'],
       ['does not apply a deny rule to a packet that the rule does not match', pods([deny]), other, byAll, 'allow'],
       [
         'applies a default action deny to every source',
         pods([rule()], { defaultAction: 'deny' }),
         packet(),
-        { kind: 'group_default', group: 0 },
+        byDefaultOf(0),
         'deny',
       ],
       [
         'gives the verdict audit if the deny rule is in audit mode',
         pods([{ ...deny, mode: 'audit' }]),
         packet(),
-        { kind: 'rule', group: 0, rule: 0 },
+        byRule(0, 0),
         'audit',
       ],
       [
         'gives the verdict audit for the default action deny if the group is in audit mode',
         pods([], { mode: 'audit', defaultAction: 'deny' }),
         packet(),
-        { kind: 'group_default', group: 0 },
+        byDefaultOf(0),
         'audit',
       ],
       [
         'gives the verdict redirect for a deny rule with a TLS block',
         pods([rule({ tls: {} }), rule({ action: 'deny', tls: {} })]),
         packet(),
-        { kind: 'rule', group: 0, rule: 1 },
+        byRule(0, 1),
         'redirect',
       ],
       [
         'applies an allow rule to the static sources of the group',
         pods([rule(), deny], {}, ['10.0.0.0/8']),
         packet(),
-        { kind: 'rule', group: 0, rule: 0 },
+        byRule(0, 0),
         'allow',
       ],
       [
         'applies to a static source the first rule that matches',
         pods([deny, rule()], {}, ['10.0.0.0/8']),
         packet(),
-        { kind: 'rule', group: 0, rule: 0 },
+        byRule(0, 0),
         'deny',
       ],
       [
         'applies a deny rule to sources other than the static sources',
         pods([rule(), deny], {}, ['10.0.0.0/8']),
         elsewhere,
-        { kind: 'rule', group: 0, rule: 1 },
+        byRule(0, 1),
         'deny',
       ],
       [
@@ -200,8 +182,8 @@ describe('the reference evaluator', () => {
         expect(index.decide(packet().source, wireNameOf(API.text))).toBe(wordOf(decided));
         return place;
       };
-      expect(placeOf([named('allow'), named('deny')])).toEqual({ kind: 'rule', group: 0, rule: 1 });
-      expect(placeOf([rule({ action: 'deny' })])).toEqual({ kind: 'rule', group: 0, rule: 0 });
+      expect(placeOf([named('allow'), named('deny')])).toEqual(byRule(0, 1));
+      expect(placeOf([rule({ action: 'deny' })])).toEqual(byRule(0, 0));
       expect(placeOf([named('allow'), rule()])).toEqual(byAll);
     });
   });
@@ -210,22 +192,12 @@ describe('the reference evaluator', () => {
 describe('the mode of a rule or default', () => {
   test('a deny rule in audit mode gives the verdict audit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ action: 'deny', mode: 'audit' }), rule()])]);
-    expect(decide(given, packet())).toEqual({
-      rank: 0,
-      place: { kind: 'rule', group: 0, rule: 0 },
-      verdict: 'audit',
-      audited: true,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 0, place: byRule(0, 0), verdict: 'audit', audited: true });
   });
 
   test('an allow rule in audit mode gives the verdict allow, and sets the audit bit', () => {
     const given = policy([group(['10.0.0.1'], [rule({ mode: 'audit' })])]);
-    expect(decide(given, packet())).toEqual({
-      rank: 0,
-      place: { kind: 'rule', group: 0, rule: 0 },
-      verdict: 'allow',
-      audited: true,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 0, place: byRule(0, 0), verdict: 'allow', audited: true });
   });
 
   test('the default action deny of a group in audit mode gives the verdict audit', () => {
@@ -339,12 +311,7 @@ describe('a rule of the reference evaluator', () => {
 
   test('a rule of the reference evaluator with a TLS block redirects TCP packets and matches no UDP packet', () => {
     const given = policy([group(['10.0.0.1'], [rule({ tls: {}, action: 'deny', mode: 'audit' })])]);
-    expect(decide(given, packet())).toEqual({
-      rank: 0,
-      place: { kind: 'rule', group: 0, rule: 0 },
-      verdict: 'redirect',
-      audited: true,
-    });
+    expect(decide(given, packet())).toEqual({ rank: 0, place: byRule(0, 0), verdict: 'redirect', audited: true });
     expect(decide(given, packet({ protocol: 17 })).place).toEqual({ kind: 'policy_default' });
   });
 

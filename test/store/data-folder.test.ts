@@ -31,27 +31,32 @@ async function used(): Promise<{ readonly top: string; readonly data: string }> 
   return { top, data };
 }
 
+type Folders = { readonly top: string; readonly data: string };
+const PLACES = [
+  ['the data folder', ({ data }: Folders) => data],
+  ['the folder above', ({ top }: Folders) => top],
+  ['a file of the store', ({ data }: Folders) => join(data, 'store', 'CURRENT')],
+] as const;
+
 describe('the data folder of a node', () => {
   test('the data folder of a node is opened if the data folder and all folders above belong to this user or to root', async () => {
     const { data } = await used();
     expect(await open(data)).toEqual({ failed: null, findings: [] });
   });
 
-  test.each([
-    ['the data folder', ({ data }: { data: string }) => data],
-    ['the folder above', ({ top }: { top: string }) => top],
-    ['the store folder in the data folder', ({ data }: { data: string }) => join(data, 'store')],
-    ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
-  ])('the data folder of a node is refused if every user can write to %s', async (_, placeOf) => {
-    const place = await used();
-    const path = placeOf(place);
-    chmodSync(path, 0o777);
-    const { failed } = await open(place.data);
-    expect(failed).toContain(`every user can write to ${path}`);
-    expect(failed).toContain(`run chmod o-w ${path}`);
-    chmodSync(path, 0o755);
-    expect(await open(place.data)).toEqual({ failed: null, findings: [] });
-  });
+  test.each([...PLACES, ['the store folder in the data folder', ({ data }: Folders) => join(data, 'store')]] as const)(
+    'the data folder of a node is refused if every user can write to %s',
+    async (_, placeOf) => {
+      const place = await used();
+      const path = placeOf(place);
+      chmodSync(path, 0o777);
+      const { failed } = await open(place.data);
+      expect(failed).toContain(`every user can write to ${path}`);
+      expect(failed).toContain(`run chmod o-w ${path}`);
+      chmodSync(path, 0o755);
+      expect(await open(place.data)).toEqual({ failed: null, findings: [] });
+    },
+  );
 
   test('the data folder of a node is refused if every user can write to the folder, even if the folder has the sticky bit', async () => {
     const { data } = await used();
@@ -59,19 +64,17 @@ describe('the data folder of a node', () => {
     expect((await open(data)).failed).toContain(`every user can write to ${data}`);
   });
 
-  test.each([
-    ['the data folder', ({ data }: { data: string }) => data],
-    ['the folder above', ({ top }: { top: string }) => top],
-    ['a file in the data folder', ({ data }: { data: string }) => join(data, 'token.key')],
-    ['a file of the store', ({ data }: { data: string }) => join(data, 'store', 'CURRENT')],
-  ])('the data folder of a node is refused if %s belongs to another user', async (_, placeOf) => {
-    const place = await used();
-    writeFileSync(join(place.data, 'token.key'), '');
-    const path = placeOf(place);
-    chownSync(path, STRANGER, 0);
-    const { failed } = await open(place.data);
-    expect(failed).toContain(`${path} belongs to the user ${STRANGER}`);
-  });
+  test.each([...PLACES, ['a file in the data folder', ({ data }: Folders) => join(data, 'token.key')]] as const)(
+    'the data folder of a node is refused if %s belongs to another user',
+    async (_, placeOf) => {
+      const place = await used();
+      writeFileSync(join(place.data, 'token.key'), '');
+      const path = placeOf(place);
+      chownSync(path, STRANGER, 0);
+      const { failed } = await open(place.data);
+      expect(failed).toContain(`${path} belongs to the user ${STRANGER}`);
+    },
+  );
 
   test('the data folder is refused if a symlink to it belongs to another user, or if a folder on its path is writable for everyone', async () => {
     const { top, data } = await used();

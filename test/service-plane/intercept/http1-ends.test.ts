@@ -46,6 +46,13 @@ async function asked(request = GET, last = request): Promise<{ server: TLSSocket
   return { server, serverSaw };
 }
 
+/** Ends the client connection, and expects that the session resets the server connection and ends. */
+async function resetsServer(end: End, serverSaw: () => Seen): Promise<void> {
+  END[end](rig.client);
+  await expect.poll(serverSaw, AT_ONCE).toBe('reset');
+  await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+}
+
 const BODIES = {
   'with Content-Length': 'HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\npart',
   'in chunks': 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npart\r\n',
@@ -187,9 +194,7 @@ describe('the end of a client connection', () => {
     'the end of a client connection while the server has not answered resets the server (end by %s)',
     async (end) => {
       const { serverSaw } = await asked();
-      END[end](rig.client);
-      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+      await resetsServer(end, serverSaw);
     },
   );
 
@@ -197,9 +202,7 @@ describe('the end of a client connection', () => {
     'the end of a client connection while a second request waits resets the server (end by %s)',
     async (end) => {
       const { serverSaw } = await asked(GET + GET, '\r\n\r\n');
-      END[end](rig.client);
-      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+      await resetsServer(end, serverSaw);
     },
   );
 
@@ -209,17 +212,13 @@ describe('the end of a client connection', () => {
       const { server, serverSaw } = await asked();
       server.write(BODIES['that ends with the connection']);
       await expect.poll(() => answer.text.endsWith('part'), AT_ONCE).toBe(true);
-      END[end](rig.client);
-      await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-      await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+      await resetsServer(end, serverSaw);
     },
   );
 
   test.each(ENDS)('the end of a client connection within a request body resets the server (end by %s)', async (end) => {
     const { serverSaw } = await asked(`${head('POST / HTTP/1.1', 'Content-Length: 10')}part`, 'part');
-    END[end](rig.client);
-    await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    await resetsServer(end, serverSaw);
   });
 
   test.each(ENDS)(
@@ -248,9 +247,7 @@ describe('the end of a client connection', () => {
 
   test.each(UNCLEAN)('the end of the client connection of a WebSocket resets the server (end by %s)', async (end) => {
     const { serverSaw } = await tunnelled();
-    END[end](rig.client);
-    await expect.poll(serverSaw, AT_ONCE).toBe('reset');
-    await expect.poll(rig.isOver, AT_ONCE).toBe(true);
+    await resetsServer(end, serverSaw);
   });
 
   test('a close_notify of the client of a WebSocket reaches the server as close_notify', async () => {
