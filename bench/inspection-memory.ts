@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { firstLine, type NodeProcess } from '#cli/tour/node-process.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import type { Bench, Row } from './bench.js';
+import { named } from './inspection/load.js';
 import { createSite, LARGE_BYTES, PORTS, type Site } from './inspection/site.js';
 import { startWeir } from './inspection/weir.js';
 import { residentMiB } from './resident.js';
@@ -33,20 +34,14 @@ async function measure(): Promise<readonly Row[]> {
   }
 }
 
-async function largeBody({ topology, hostsFile }: Site, { pid }: NodeProcess): Promise<readonly Row[]> {
+async function largeBody(site: Site, { pid }: NodeProcess): Promise<readonly Row[]> {
   const curl = `curl -sk -o /dev/null -w '%{size_download} %{time_total}' https://${SERVER_NAME}:${PORTS.direct}/large`;
   const before = residentMiB(pid);
   let most = before;
   const sampling = setInterval(() => {
     most = Math.max(most, residentMiB(pid));
   }, SAMPLE_MS);
-  const { stdout } = await topology.client.run(
-    'unshare',
-    '-m',
-    'sh',
-    '-c',
-    `mount --bind ${hostsFile} /etc/hosts; ${curl}`,
-  );
+  const stdout = await named(site, curl);
   clearInterval(sampling);
   const [bytes = 0, seconds = 1] = stdout.split(' ').map(Number);
   if (bytes !== LARGE_BYTES) throw new Error(`the client received ${bytes} of ${LARGE_BYTES} bytes`);

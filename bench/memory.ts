@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout as pause } from 'node:timers/promises';
 import { type NodeOptions, type NodeProcess, startNode } from '#cli/tour/node-process.js';
-import { ADDRESSES, createTopology } from '#cli/tour/topology.js';
+import { createTopology } from '#cli/tour/topology.js';
 import type { Bench, Row } from './bench.js';
 import { memoryParts } from './memory-parts.js';
 import { LONG_TIMEOUT, manyRules } from './policy-write.js';
+import { PROXIES } from './start-up.js';
 
 /** 200 MB. */
 const IDLE_MOST_MIB = 190;
@@ -17,11 +18,6 @@ const GAP_MS = 1_000;
  * group, and then four writes bring new rules.
  */
 const SEEDS = [0, 0, 0, 0, 1, 2, 3, 4];
-
-const PROXIES = {
-  dns: { listen: [`${ADDRESSES.nodeLan}:53`], upstreams: [`${ADDRESSES.server}:53`] },
-  service_plane: { workers: 1 },
-};
 
 /** Measures the resident memory of a node by its parts. */
 export const memoryBench: Bench = {

@@ -19,7 +19,8 @@ const POLICY = {
   ],
 };
 
-const PROXIES = {
+/** Configuration of a DNS proxy and a service plane. */
+export const PROXIES = {
   dns: { listen: [`${ADDRESSES.nodeLan}:53`], upstreams: [`${ADDRESSES.server}:53`] },
   service_plane: { workers: 1 },
 };

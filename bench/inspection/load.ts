@@ -84,7 +84,7 @@ export async function paced(
  * Runs a shell command on the client in a new mount namespace. In this namespace, `/etc/hosts` is replaced by
  * a file that maps the server name to the address of the server.
  */
-async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
+export async function named({ topology, hostsFile }: Site, command: string): Promise<string> {
   const { stdout } = await topology.client.run(
     'unshare',
     '-m',

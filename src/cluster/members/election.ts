@@ -18,24 +18,18 @@ const RETRY_MS = 500;
  * each transaction of the leader has this revision as a condition.
  */
 export class Election {
-  readonly #client: EtcdClient;
-  readonly #keys: ClusterKeys;
-  readonly #replica: Replica;
-  readonly #membership: Membership;
-  readonly #node: string;
-
-  constructor(client: EtcdClient, keys: ClusterKeys, replica: Replica, membership: Membership, node: string) {
-    this.#client = client;
-    this.#keys = keys;
-    this.#replica = replica;
-    this.#membership = membership;
-    this.#node = node;
-  }
+  constructor(
+    private readonly client: EtcdClient,
+    private readonly keys: ClusterKeys,
+    private readonly replica: Replica,
+    private readonly membership: Membership,
+    private readonly node: string,
+  ) {}
 
   /** Emits the id of the node that leads, or null. */
   get leader(): Observable<string | null> {
-    return this.#replica.live.pipe(
-      map((live) => live.get(this.#keys.leader)),
+    return this.replica.live.pipe(
+      map((live) => live.get(this.keys.leader)),
       map(leaderIn),
       distinctUntilChanged(),
     );
@@ -43,8 +37,8 @@ export class Election {
 
   /** The condition of a transaction that this node still leads; null while this node does not lead. */
   get fence(): Condition | null {
-    const entry = this.#replica.present.get(this.#keys.leader);
-    if (entry === undefined || leaderIn(entry) !== this.#node) return null;
+    const entry = this.replica.present.get(this.keys.leader);
+    if (entry === undefined || leaderIn(entry) !== this.node) return null;
     return { key: entry.key, createRevision: entry.createRevision };
   }
 
@@ -61,7 +55,7 @@ export class Election {
       }
       isTrying = false;
     };
-    const watching = this.#replica.live
+    const watching = this.replica.live
       .pipe(
         map(() => this.#isVacant),
         distinctUntilChanged(),
@@ -76,21 +70,21 @@ export class Election {
   }
 
   get #isVacant(): boolean {
-    const entry = this.#replica.present.get(this.#keys.leader);
+    const entry = this.replica.present.get(this.keys.leader);
     return entry === undefined || entry.lease === 0n;
   }
 
   async #takeLead(): Promise<void> {
-    const lease = this.#membership.lease;
-    if (lease === null || !this.#replica.isConnected) return;
-    const key = this.#keys.leader;
-    const known = this.#replica.present.get(key);
+    const lease = this.membership.lease;
+    if (lease === null || !this.replica.isConnected) return;
+    const key = this.keys.leader;
+    const known = this.replica.present.get(key);
     // Delete a `leader` key without a lease first, because it belongs to no node and etcd never removes it.
     // The fence is the revision that creates the key.
-    const put: Operation = { type: 'put', key, value: encodeJson({ node: this.#node }), lease: lease.id };
+    const put: Operation = { type: 'put', key, value: encodeJson({ node: this.node }), lease: lease.id };
     const apply = [known === undefined ? put : ({ type: 'delete', key } as const)];
     try {
-      await this.#client.transact({ when: [{ key, modRevision: known?.modRevision ?? 0n }], apply }, WITHIN);
+      await this.client.transact({ when: [{ key, modRevision: known?.modRevision ?? 0n }], apply }, WITHIN);
     } catch (failure) {
       if (!(failure instanceof EtcdError)) throw failure;
     }

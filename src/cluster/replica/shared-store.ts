@@ -18,39 +18,33 @@ const ATTEMPTS = 3;
 
 /** The settings and integrations that all nodes of a cluster share. */
 export class EtcdSharedStore implements SharedStore {
-  readonly #client: EtcdClient;
-  readonly #keys: ClusterKeys;
-  readonly #kv: KvStore;
-  readonly #replica: Replica;
-  readonly #isRemoved: () => Promise<boolean>;
-
   /** `isRemoved`: whether this node was removed from the cluster. */
-  constructor(client: EtcdClient, keys: ClusterKeys, kv: KvStore, replica: Replica, isRemoved: () => Promise<boolean>) {
-    this.#isRemoved = isRemoved;
-    this.#client = client;
-    this.#keys = keys;
-    this.#kv = kv;
-    this.#replica = replica;
-  }
+  constructor(
+    private readonly client: EtcdClient,
+    private readonly keys: ClusterKeys,
+    private readonly kv: KvStore,
+    private readonly replica: Replica,
+    private readonly isRemoved: () => Promise<boolean>,
+  ) {}
 
   get applied(): Observable<readonly KvOperation[]> {
-    return this.#replica.applied;
+    return this.replica.applied;
   }
 
   get connected(): Observable<boolean> {
-    return this.#replica.connected;
+    return this.replica.connected;
   }
 
   get(key: string): Promise<Uint8Array | null> {
-    return this.#kv.get(key);
+    return this.kv.get(key);
   }
 
   getMany(keys: readonly string[]): Promise<(Uint8Array | null)[]> {
-    return this.#kv.getMany(keys);
+    return this.kv.getMany(keys);
   }
 
   iterate(range: KvRange): AsyncIterable<readonly [string, Uint8Array]> {
-    return this.#kv.iterate(range);
+    return this.kv.iterate(range);
   }
 
   put(key: string, value: Uint8Array): Promise<void> {
@@ -62,28 +56,28 @@ export class EtcdSharedStore implements SharedStore {
   }
 
   async batch(operations: readonly KvOperation[]): Promise<void> {
-    if (!this.#replica.isConnected)
+    if (!this.replica.isConnected)
       throw new StoreError('store_unavailable', 'write to etcd: this node has no connection to etcd');
-    if (await this.#isRemoved())
+    if (await this.isRemoved())
       throw new StoreError('store_unavailable', 'write to etcd: this node was removed from the cluster');
     const when = [
-      { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
+      { key: this.keys.meta, modRevision: this.replica.metaRevision },
       ...operations.map(({ key }) => ({
-        key: this.#keys.inEtcd(key),
-        modRevision: this.#replica.revisionOf(key),
+        key: this.keys.inEtcd(key),
+        modRevision: this.replica.revisionOf(key),
       })),
     ];
     const apply = operations.map((operation): Operation => {
-      const key = this.#keys.inEtcd(operation.key);
+      const key = this.keys.inEtcd(operation.key);
       return operation.type === 'put' ? { type: 'put', key, value: operation.value } : { type: 'delete', key };
     });
-    const otherwise = operations.map(({ key }): Operation => ({ type: 'get', key: this.#keys.inEtcd(key) }));
+    const otherwise = operations.map(({ key }): Operation => ({ type: 'get', key: this.keys.inEtcd(key) }));
     for (let attempt = 1; ; attempt++) {
       try {
-        const { succeeded, found, revision } = await this.#client.transact({ when, apply, otherwise }, WRITE);
+        const { succeeded, found, revision } = await this.client.transact({ when, apply, otherwise }, WRITE);
         if (!succeeded && !(attempt > 1 && holds(operations, found)))
           throw new StoreError('revision_conflict', 'write to etcd: another node has changed the value');
-        await this.#replica.until(succeeded ? revision : newest(found), APPLY_MS);
+        await this.replica.until(succeeded ? revision : newest(found), APPLY_MS);
         return;
       } catch (failure) {
         const isUnknown = failure instanceof EtcdError && failure.code === 'outcome_unknown';
@@ -94,7 +88,7 @@ export class EtcdSharedStore implements SharedStore {
 
   /** Closes the connections to etcd. The local store stays open. */
   async close(): Promise<void> {
-    this.#client.close();
+    this.client.close();
   }
 }
 
