@@ -1,7 +1,7 @@
 import { assign, type EventObject, fromCallback, setup, stateIn } from 'xstate';
 import type { Fact } from '#bus/bus-messages.js';
 import { notProvided, sentenceOf } from './failure.js';
-import { readinessTypes, type Troubles } from './readiness.js';
+import { readinessTypes, reports, type Troubles } from './readiness.js';
 
 export type ClusterInput = {
   readonly configured: boolean;
@@ -174,8 +174,7 @@ export const clusterChart = cluster.createMachine({
       states: {
         choosing: { always: [{ guard: 'isConfigured', target: 'participating' }, { target: 'alone' }] },
         alone: {
-          tags: 'cluster:ready',
-          meta: { part: 'cluster', detail: 'not configured: this node runs without a cluster' },
+          ...reports('cluster', 'ready', 'not configured: this node runs without a cluster'),
         },
         participating: {
           initial: 'connecting',
@@ -206,56 +205,48 @@ export const clusterChart = cluster.createMachine({
           },
           states: {
             connecting: {
-              tags: 'cluster:starting',
-              meta: { part: 'cluster', detail: 'connecting to etcd' },
+              ...reports('cluster', 'starting', 'connecting to etcd'),
             },
             leaderless: {
-              tags: 'cluster:degraded',
-              meta: { part: 'cluster', detail: 'no node of the cluster leads' },
+              ...reports('cluster', 'degraded', 'no node of the cluster leads'),
               always: [
                 { guard: 'leads', target: 'leading' },
                 { guard: 'hasLeader', target: 'following' },
               ],
             },
             following: {
-              tags: 'cluster:ready',
-              meta: { part: 'cluster', detail: 'member of the cluster; another node leads' },
+              ...reports('cluster', 'ready', 'member of the cluster; another node leads'),
               on: leaderChanged,
             },
             leading: {
-              tags: 'cluster:ready',
-              meta: { part: 'cluster', detail: 'member of the cluster; this node leads' },
+              ...reports('cluster', 'ready', 'member of the cluster; this node leads'),
               on: leaderChanged,
             },
             full: {
-              tags: 'cluster:degraded',
-              meta: {
-                part: 'cluster',
-                detail:
-                  'the database of etcd is full: etcd refuses writes; compact and defragment it, or raise its quota',
-              },
+              ...reports(
+                'cluster',
+                'degraded',
+                'the database of etcd is full: etcd refuses writes; compact and defragment it, or raise its quota',
+              ),
             },
             refused: {
-              tags: 'cluster:failed',
-              meta: { part: 'cluster', detail: 'this node is not accepted as a member' },
+              ...reports('cluster', 'failed', 'this node is not accepted as a member'),
             },
             cut_off: {
-              tags: 'cluster:failed',
-              meta: { part: 'cluster', detail: 'no connection to etcd; the node enforces the last policy' },
+              ...reports('cluster', 'failed', 'no connection to etcd; the node enforces the last policy'),
             },
           },
         },
         contradicted: {
-          tags: 'cluster:failed',
-          meta: {
-            part: 'cluster',
-            detail: 'etcd contradicts this node; the node enforces the last policy, see `weir cluster recover`',
-          },
+          ...reports(
+            'cluster',
+            'failed',
+            'etcd contradicts this node; the node enforces the last policy, see `weir cluster recover`',
+          ),
           always: { guard: 'isNotContradicted', target: 'participating' },
         },
         uncreated: {
-          tags: 'cluster:failed',
-          meta: { part: 'cluster', detail: 'etcd has no cluster yet, see `weir cluster init`' },
+          ...reports('cluster', 'failed', 'etcd has no cluster yet, see `weir cluster init`'),
           always: { guard: 'isCreated', target: 'participating' },
         },
       },
@@ -265,8 +256,7 @@ export const clusterChart = cluster.createMachine({
       states: {
         choosing: { always: [{ guard: 'isConfigured', target: 'replicating' }, { target: 'alone' }] },
         alone: {
-          tags: 'policy_replication:ready',
-          meta: { part: 'policy_replication', detail: 'not configured: policies are stored on this node' },
+          ...reports('policy_replication', 'ready', 'not configured: policies are stored on this node'),
         },
         replicating: {
           initial: 'catching_up',
@@ -293,55 +283,50 @@ export const clusterChart = cluster.createMachine({
           },
           states: {
             catching_up: {
-              tags: 'policy_replication:starting',
-              meta: { part: 'policy_replication', detail: 'reading the policies of the cluster from etcd' },
+              ...reports('policy_replication', 'starting', 'reading the policies of the cluster from etcd'),
               after: { failAfter: 'standing_by' },
             },
             in_step: {
-              tags: 'policy_replication:ready',
-              meta: { part: 'policy_replication', detail: 'the newest policy of the cluster is in force' },
+              ...reports('policy_replication', 'ready', 'the newest policy of the cluster is in force'),
               always: { guard: 'isBehind', target: 'applying' },
               on: lostBriefly,
             },
             applying: {
-              tags: 'policy_replication:ready',
-              meta: { part: 'policy_replication', detail: 'a new policy of the cluster is being put in force' },
+              ...reports('policy_replication', 'ready', 'a new policy of the cluster is being put in force'),
               always: { guard: 'isInStep', target: 'in_step' },
               after: { failAfter: 'lagging' },
               on: lostBriefly,
             },
             lagging: {
-              tags: 'policy_replication:failed',
-              meta: { part: 'policy_replication', detail: 'the newest policy of the cluster is not in force' },
+              ...reports('policy_replication', 'failed', 'the newest policy of the cluster is not in force'),
               entry: 'nameLag',
               always: { guard: 'isInStep', target: 'in_step' },
               on: lostBriefly,
             },
             reconnecting: {
-              tags: 'policy_replication:ready',
-              meta: { part: 'policy_replication', detail: 'connecting to etcd again' },
+              ...reports('policy_replication', 'ready', 'connecting to etcd again'),
               after: { failAfter: 'standing_by' },
             },
             standing_by: {
-              tags: 'policy_replication:failed',
-              meta: {
-                part: 'policy_replication',
-                detail: 'no connection to etcd: the node enforces the last policy, and does not learn of changes',
-              },
+              ...reports(
+                'policy_replication',
+                'failed',
+                'no connection to etcd: the node enforces the last policy, and does not learn of changes',
+              ),
             },
             uncreated: {
-              tags: 'policy_replication:failed',
-              meta: {
-                part: 'policy_replication',
-                detail: 'etcd has no cluster yet; run `weir cluster init` on one node',
-              },
+              ...reports(
+                'policy_replication',
+                'failed',
+                'etcd has no cluster yet; run `weir cluster init` on one node',
+              ),
             },
             held: {
-              tags: 'policy_replication:failed',
-              meta: {
-                part: 'policy_replication',
-                detail: 'etcd contradicts this node, which applies and writes nothing until `weir cluster recover`',
-              },
+              ...reports(
+                'policy_replication',
+                'failed',
+                'etcd contradicts this node, which applies and writes nothing until `weir cluster recover`',
+              ),
             },
           },
         },

@@ -12,6 +12,7 @@ import {
 import { sentenceOf } from './failure.js';
 import type { InterfacesInput } from './interfaces.chart.js';
 import { answeringAtOnce, BUSY, CLOSED, flipAnswered, UNUSABLE } from './program-answers.js';
+import { reports } from './readiness.js';
 import { refusalOf } from './refusal.js';
 import type { SwapInput, SwapOutput } from './swap.chart.js';
 
@@ -185,8 +186,7 @@ export const dataplaneChart = dataplane.createMachine({
       ],
     },
     disabled: {
-      tags: `${part}:disabled`,
-      meta: { part, detail: 'the configuration has no dataplane section' },
+      ...reports(part, 'disabled', 'the configuration has no dataplane section'),
       on: {
         'policy.activated': {
           guard: { type: 'isNeeded', params: ({ event }) => ({ needed: event.needs.dataplane }) },
@@ -196,11 +196,11 @@ export const dataplaneChart = dataplane.createMachine({
       },
     },
     needed_but_absent: {
-      tags: `${part}:needed_but_absent`,
-      meta: {
+      ...reports(
         part,
-        detail: 'a policy is active, but the configuration has no dataplane section: nothing enforces it',
-      },
+        'needed_but_absent',
+        'a policy is active, but the configuration has no dataplane section: nothing enforces it',
+      ),
       on: {
         'policy.activated': {
           guard: { type: 'isNeeded', params: ({ event }) => ({ needed: !event.needs.dataplane }) },
@@ -210,8 +210,7 @@ export const dataplaneChart = dataplane.createMachine({
       },
     },
     probing: {
-      tags: `${part}:starting`,
-      meta: { part, detail: 'probing the features of the kernel and the capabilities of the process' },
+      ...reports(part, 'starting', 'probing the features of the kernel and the capabilities of the process'),
       invoke: {
         id: 'probe',
         src: 'probe',
@@ -230,8 +229,7 @@ export const dataplaneChart = dataplane.createMachine({
       },
     },
     opening: {
-      tags: `${part}:starting`,
-      meta: { part, detail: 'loading the BPF programs and adopting pinned maps' },
+      ...reports(part, 'starting', 'loading the BPF programs and adopting pinned maps'),
       invoke: {
         id: 'open',
         src: 'open',
@@ -246,8 +244,7 @@ export const dataplaneChart = dataplane.createMachine({
       },
     },
     attaching: {
-      tags: `${part}:starting`,
-      meta: { part, detail: 'attaching to the interfaces and installing the guard' },
+      ...reports(part, 'starting', 'attaching to the interfaces and installing the guard'),
       invoke: {
         id: 'attach',
         src: 'attach',
@@ -301,8 +298,7 @@ export const dataplaneChart = dataplane.createMachine({
       },
       states: {
         attached: {
-          tags: `${part}:starting`,
-          meta: { part, detail: 'attached; waiting for the first policy' },
+          ...reports(part, 'starting', 'attached; waiting for the first policy'),
           initial: 'idle',
           states: {
             idle: {
@@ -316,8 +312,7 @@ export const dataplaneChart = dataplane.createMachine({
           },
         },
         keeping: {
-          tags: `${part}:ready`,
-          meta: { part, detail: 'enforcing the policy that the kernel already had' },
+          ...reports(part, 'ready', 'enforcing the policy that the kernel already had'),
           initial: 'idle',
           states: {
             idle: {
@@ -334,8 +329,7 @@ export const dataplaneChart = dataplane.createMachine({
           },
         },
         loading: {
-          tags: `${part}:starting`,
-          meta: { part, detail: 'activating the first policy' },
+          ...reports(part, 'starting', 'activating the first policy'),
           invoke: {
             id: 'swap',
             src: 'swap',
@@ -357,8 +351,7 @@ export const dataplaneChart = dataplane.createMachine({
           },
         },
         enforcing: {
-          tags: `${part}:ready`,
-          meta: { part, detail: 'enforcing' },
+          ...reports(part, 'ready', 'enforcing'),
           entry: 'clearTrouble',
           initial: 'idle',
           after: { quietTime: { actions: 'resetAttempts' } },
@@ -373,31 +366,21 @@ export const dataplaneChart = dataplane.createMachine({
       },
     },
     backing_off: {
-      tags: `${part}:degraded`,
-      meta: {
-        part,
-        detail: 'the datapath will be opened again soon; the pinned programs continue to enforce',
-      },
+      ...reports(part, 'degraded', 'the datapath will be opened again soon; the pinned programs continue to enforce'),
       entry: ['countAttempt', { type: 'publish', params: lost }, 'loseDatapath'],
       always: { guard: 'attemptsExhausted', target: 'failed' },
       after: { reopenBackoff: 'opening' },
     },
     failed: {
-      tags: `${part}:failed`,
-      meta: {
-        part,
-        detail: 'the datapath could not be opened; pinned programs continue to enforce',
-      },
+      ...reports(part, 'failed', 'the datapath could not be opened; pinned programs continue to enforce'),
       after: { failedRetry: 'opening' },
     },
     unsupported: {
-      tags: `${part}:failed`,
-      meta: { part, detail: 'this machine does not meet the requirements of the dataplane' },
+      ...reports(part, 'failed', 'this machine does not meet the requirements of the dataplane'),
       entry: { type: 'publish', params: lost },
     },
     closing: {
-      tags: `${part}:failed`,
-      meta: { part, detail: 'closing the datapath; the pinned programs continue to enforce' },
+      ...reports(part, 'failed', 'closing the datapath; the pinned programs continue to enforce'),
       invoke: {
         id: 'close',
         src: 'close',
@@ -408,8 +391,7 @@ export const dataplaneChart = dataplane.createMachine({
       on: { 'dataplane.release_requested': {} },
     },
     closed: {
-      tags: `${part}:failed`,
-      meta: { part, detail: 'closed; the pinned programs continue to enforce' },
+      ...reports(part, 'failed', 'closed; the pinned programs continue to enforce'),
       entry: [
         { type: 'publish', params: ({ context }) => flipAnswered(context.flipRequest, CLOSED) },
         { type: 'publish', params: { message: { type: 'dataplane.closed' } } },

@@ -13,7 +13,7 @@ import {
   initialContext,
   type PolicyActivated,
 } from './granted-part.js';
-import { readinessTypes } from './readiness.js';
+import { readinessTypes, reports } from './readiness.js';
 
 export type DnsProxyInput = GrantedInput & {
   /**
@@ -91,12 +91,10 @@ export const dnsProxyChart = setup({
     ],
     states: {
       without_upstreams: {
-        tags: `${part}:degraded`,
-        meta: { part, detail: 'no upstream responds; the proxy serves answers from its cache' },
+        ...reports(part, 'degraded', 'no upstream responds; the proxy serves answers from its cache'),
       },
       answering: {
-        tags: `${part}:ready`,
-        meta: { part, detail: 'the proxy decides lookups and grants the addresses of allowed names' },
+        ...reports(part, 'ready', 'the proxy decides lookups and grants the addresses of allowed names'),
       },
     },
   }),

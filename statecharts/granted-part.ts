@@ -2,7 +2,7 @@ import { assign, type EventObject, forwardTo, fromCallback, fromPromise } from '
 import type { Fact, Needs } from '#bus/bus-messages.js';
 import { backoffMs } from '#contracts/backoff.js';
 import { codeOf, notProvided, sentenceOf } from './failure.js';
-import type { PartName, Troubles } from './readiness.js';
+import { type PartName, reports, type Troubles } from './readiness.js';
 
 /**
  * The states that the charts of the DNS proxy and of the service plane have in common. In this file, "the
@@ -216,13 +216,11 @@ export function grantedStates<
       ],
     },
     disabled: {
-      tags: `${part}:disabled`,
-      meta: { part, detail: 'not configured; the active policy does not need it' },
+      ...reports(part, 'disabled', 'not configured; the active policy does not need it'),
       on: { 'policy.activated': { guard: isNeeded(true), target: 'needed_but_absent' } },
     },
     needed_but_absent: {
-      tags: `${part}:needed_but_absent`,
-      meta: { part, detail: details.needed_but_absent },
+      ...reports(part, 'needed_but_absent', details.needed_but_absent),
       on: { 'policy.activated': { guard: isNeeded(false), target: 'disabled' } },
     },
     running: {
@@ -236,8 +234,7 @@ export function grantedStates<
       },
       states: {
         binding: {
-          tags: `${part}:starting`,
-          meta: { part, detail: details.binding },
+          ...reports(part, 'starting', details.binding),
           entry: 'forgetServed',
           invoke: {
             id: 'open',
@@ -247,8 +244,7 @@ export function grantedStates<
           },
         },
         backing_off: {
-          tags: `${part}:failed`,
-          meta: { part, detail: details.backing_off },
+          ...reports(part, 'failed', details.backing_off),
           entry: 'countAttempt',
           after: { backoff: 'binding' },
           // New settings may end the failure, for example another listen address.
@@ -280,10 +276,9 @@ export function grantedStates<
                 ...deciding,
               ],
             },
-            awaiting_policy: { tags: `${part}:starting`, meta: { part, detail: details.awaiting_policy } },
+            awaiting_policy: reports(part, 'starting', details.awaiting_policy),
             connecting: {
-              tags: `${part}:starting`,
-              meta: { part, detail: details.connecting },
+              ...reports(part, 'starting', details.connecting),
               invoke: {
                 id: 'connectGrants',
                 src: 'connectGrants',
@@ -292,11 +287,10 @@ export function grantedStates<
               },
             },
             disconnected: {
-              tags: `${part}:failed`,
-              meta: { part, detail: details.disconnected },
+              ...reports(part, 'failed', details.disconnected),
               after: { reconnect: 'deciding' },
             },
-            awaiting_dataplane: { tags: `${part}:starting`, meta: { part, detail: details.awaiting_dataplane } },
+            awaiting_dataplane: reports(part, 'starting', details.awaiting_dataplane),
             ...states,
           },
         },

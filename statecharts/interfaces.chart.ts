@@ -2,7 +2,7 @@ import { assign, type EventObject, forwardTo, fromCallback, fromPromise, setup }
 import type { RequestMessage } from '#bus/bus-messages.js';
 import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
 import { notProvided, sentenceOf } from './failure.js';
-import { readinessTypes, type Troubles } from './readiness.js';
+import { readinessTypes, reports, type Troubles } from './readiness.js';
 
 /**
  * The result of attaching the BPF programs. `missing`: the configured interface names that no interface has.
@@ -99,15 +99,10 @@ export const interfacesChart = setup({
   states: {
     choosing: { always: [{ guard: 'isConfigured', target: 'unresolved' }, { target: 'no_section' }] },
     no_section: {
-      tags: `${part}:failed`,
-      meta: {
-        part,
-        detail: 'the configuration has no dataplane section: policies are stored but not enforced',
-      },
+      ...reports(part, 'failed', 'the configuration has no dataplane section: policies are stored but not enforced'),
     },
     unresolved: {
-      tags: `${part}:starting`,
-      meta: { part, detail: 'the datapath is not attached yet' },
+      ...reports(part, 'starting', 'the datapath is not attached yet'),
       entry: 'clearTrouble',
     },
     deciding: {
@@ -132,28 +127,23 @@ export const interfacesChart = setup({
       },
       states: {
         configured: {
-          tags: `${part}:ready`,
-          meta: { part, detail: 'the datapath is attached to every configured interface' },
+          ...reports(part, 'ready', 'the datapath is attached to every configured interface'),
           entry: 'clearTrouble',
         },
         refused: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'a configured interface cannot be policed' },
+          ...reports(part, 'failed', 'a configured interface cannot be policed'),
           entry: 'nameFaults',
         },
         interface_renamed: {
-          tags: `${part}:degraded`,
-          meta: { part, detail: 'a policed interface has a name that dataplane.interfaces does not contain' },
+          ...reports(part, 'degraded', 'a policed interface has a name that dataplane.interfaces does not contain'),
           entry: 'nameRenamed',
         },
         interface_missing: {
-          tags: `${part}:degraded`,
-          meta: { part, detail: 'no interface has this name' },
+          ...reports(part, 'degraded', 'no interface has this name'),
           entry: 'nameMissing',
         },
         reattaching: {
-          tags: `${part}:degraded`,
-          meta: { part, detail: 'interfaces, the guard or pins changed; attaching again' },
+          ...reports(part, 'degraded', 'interfaces, the guard or pins changed; attaching again'),
           invoke: {
             id: 'reattach',
             src: 'attach',
@@ -168,8 +158,7 @@ export const interfacesChart = setup({
           },
         },
         reattach_failed: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'attaching again failed; the node tries again soon' },
+          ...reports(part, 'failed', 'attaching again failed; the node tries again soon'),
           after: { reattachBackoff: 'reattaching' },
         },
       },

@@ -9,7 +9,7 @@ import type { DnsProxyInput } from './dns-proxy.chart.js';
 import { notProvided, sentenceOf } from './failure.js';
 import type { PendingChangeInput } from './pending-change.chart.js';
 import type { PolicyInput } from './policy.setup.js';
-import { readinessTypes, type Troubles } from './readiness.js';
+import { readinessTypes, reports, type Troubles } from './readiness.js';
 import type { ServicePlaneInput } from './service-plane.chart.js';
 import type { SupervisedPartInput } from './supervised-part.chart.js';
 
@@ -77,23 +77,10 @@ function restartDelays() {
 
 const node = setup({
   types: readinessTypes<NodeContext, NodeInput, NodeEvent>(),
-  actors: {
-    policy: fromPromise<void, PolicyInput>(notProvided('policy')) as AnyActorLogic,
-    dataplane: fromPromise<void, DataplaneInput>(notProvided('dataplane')) as AnyActorLogic,
-    dnsProxy: fromPromise<void, DnsProxyInput>(notProvided('dnsProxy')) as AnyActorLogic,
-    servicePlane: fromPromise<void, ServicePlaneInput>(notProvided('servicePlane')) as AnyActorLogic,
-    cluster: fromPromise<void, ClusterInput>(notProvided('cluster')) as AnyActorLogic,
-    pendingChange: fromPromise<void, PendingChangeInput>(notProvided('pendingChange')) as AnyActorLogic,
-    performanceMode: fromPromise<void>(notProvided('performanceMode')) as AnyActorLogic,
-    reload: fromPromise<void>(notProvided('reload')) as AnyActorLogic,
-    observer: fromPromise<void, SupervisedPartInput>(notProvided('observer')) as AnyActorLogic,
-    policyFile: fromPromise<void, SupervisedPartInput>(notProvided('policyFile')) as AnyActorLogic,
-    writeThread: fromPromise<void, SupervisedPartInput>(notProvided('writeThread')) as AnyActorLogic,
-    explainThread: fromPromise<void, SupervisedPartInput>(notProvided('explainThread')) as AnyActorLogic,
-    draftThread: fromPromise<void, SupervisedPartInput>(notProvided('draftThread')) as AnyActorLogic,
-    kubernetesThread: fromPromise<void, SupervisedPartInput>(notProvided('kubernetesThread')) as AnyActorLogic,
-    integrations: fromPromise<void>(notProvided('integrations')) as AnyActorLogic,
-  },
+  actors: Object.fromEntries(PARTS.map((part) => [part, fromPromise(notProvided(part))])) as Record<
+    Part,
+    AnyActorLogic
+  >,
   actions: {
     publish: (_, _params: { message: Message }) => {},
     notePolicy: assign(
@@ -217,8 +204,7 @@ export const nodeChart = node.createMachine({
       },
       states: {
         starting: {
-          tags: 'draining:ready',
-          meta: { part: 'draining', detail: 'starting; the stored policy is not active yet' },
+          ...reports('draining', 'ready', 'starting; the stored policy is not active yet'),
           on: {
             'policy.activated': {
               target: 'running',
@@ -228,12 +214,10 @@ export const nodeChart = node.createMachine({
           after: { startDeadline: 'running' },
         },
         running: {
-          tags: 'draining:ready',
-          meta: { part: 'draining', detail: 'not draining' },
+          ...reports('draining', 'ready', 'not draining'),
         },
         draining: {
-          tags: 'draining:failed',
-          meta: { part: 'draining', detail: 'shutting down; the datapath continues to enforce' },
+          ...reports('draining', 'failed', 'shutting down; the datapath continues to enforce'),
           initial: 'finishing_writes',
           on: { 'shutdown.requested': {} },
           states: {
@@ -250,8 +234,7 @@ export const nodeChart = node.createMachine({
           },
         },
         stopped: {
-          tags: 'draining:failed',
-          meta: { part: 'draining', detail: 'stopped; the datapath continues to enforce' },
+          ...reports('draining', 'failed', 'stopped; the datapath continues to enforce'),
           on: { 'shutdown.requested': {} },
         },
       },

@@ -4,7 +4,7 @@ import { backoffMs } from '#contracts/backoff.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { notProvided, sentenceOf } from './failure.js';
-import type { ReadinessMeta, ReadinessTag, Troubles } from './readiness.js';
+import { type ReadinessMeta, type ReadinessTag, reports, type Troubles } from './readiness.js';
 import { refusalOf } from './refusal.js';
 
 type Waiting = { readonly id: string; readonly write: PerformanceModeWrite };
@@ -181,8 +181,7 @@ export const performanceModeChart = performanceMode.createMachine({
   },
   states: {
     reading: {
-      tags: 'performance_mode:starting',
-      meta: { part: 'performance_mode', detail: 'reading the stored setting' },
+      ...reports('performance_mode', 'starting', 'reading the stored setting'),
       invoke: {
         id: 'read',
         src: 'read',
@@ -197,20 +196,17 @@ export const performanceModeChart = performanceMode.createMachine({
       },
     },
     backing_off: {
-      tags: 'performance_mode:failed',
-      meta: { part: 'performance_mode', detail: 'the stored setting could not be read; the built-in default applies' },
+      ...reports('performance_mode', 'failed', 'the stored setting could not be read; the built-in default applies'),
       entry: 'countAttempt',
       after: { rereadBackoff: 'reading' },
     },
     choosing: { always: [{ guard: 'isEnabled', target: 'enabled' }, { target: 'disabled' }] },
     enabled: {
-      tags: 'performance_mode:ready',
-      meta: { part: 'performance_mode', detail: 'audit findings and wiretap are available' },
+      ...reports('performance_mode', 'ready', 'audit findings and wiretap are available'),
       ...writable,
     },
     disabled: {
-      tags: 'performance_mode:disabled',
-      meta: { part: 'performance_mode', detail: 'audit findings and wiretap return 503' },
+      ...reports('performance_mode', 'disabled', 'audit findings and wiretap return 503'),
       ...writable,
     },
   },

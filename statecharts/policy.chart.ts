@@ -7,6 +7,7 @@ import { refusal } from '#contracts/refusal.js';
 import { sentenceOf } from './failure.js';
 import type { FollowInput } from './follow.chart.js';
 import { nextStored, type PolicyContext, READY as part, policySetup as policy, type Waiting } from './policy.setup.js';
+import { reports } from './readiness.js';
 import { refusalOf } from './refusal.js';
 import type { WriteInput } from './write.chart.js';
 
@@ -113,8 +114,7 @@ export const policyChart = policy.createMachine({
       },
       states: {
         restoring: {
-          tags: `${part}:starting`,
-          meta: { part, detail: 'activating the stored policy' },
+          ...reports(part, 'starting', 'activating the stored policy'),
           initial: 'reading',
           ...restoreEnding,
           states: {
@@ -158,13 +158,11 @@ export const policyChart = policy.createMachine({
           },
         },
         unenforced: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'the stored policy waits for the dataplane' },
+          ...reports(part, 'failed', 'the stored policy waits for the dataplane'),
           ...restoreEnding,
         },
         backing_off: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'the stored policy could not be activated; the node tries again soon' },
+          ...reports(part, 'failed', 'the stored policy could not be activated; the node tries again soon'),
           entry: 'countAttempt',
           after: { restoreBackoff: 'restoring' },
           on: { 'policy.committed': 'restoring' },
@@ -186,24 +184,20 @@ export const policyChart = policy.createMachine({
           ],
         },
         active: {
-          tags: `${part}:ready`,
-          meta: { part, detail: 'a policy is active' },
+          ...reports(part, 'ready', 'a policy is active'),
         },
         unresolved: {
-          tags: `${part}:failed`,
-          meta: {
+          ...reports(
             part,
-            detail:
-              'the active policy has selectors that were never resolved: their deny rules match every source, their allow rules match none',
-          },
+            'failed',
+            'the active policy has selectors that were never resolved: their deny rules match every source, their allow rules match none',
+          ),
         },
         none_active: {
-          tags: `${part}:ready`,
-          meta: { part, detail: 'no policy is active; policy.fallback decides' },
+          ...reports(part, 'ready', 'no policy is active; policy.fallback decides'),
         },
         never_activated: {
-          tags: `${part}:failed`,
-          meta: { part, detail: 'no policy was ever activated; policy.fallback decides' },
+          ...reports(part, 'failed', 'no policy was ever activated; policy.fallback decides'),
         },
       },
     },

@@ -88,6 +88,17 @@ type PolicyEvent =
 /** The name of the readiness check of the policy chart. */
 export const READY = 'policy_ready';
 
+/** The changes of the context after a write or another node put a policy in force. */
+const adopted = ({ inForce, epoch }: Pick<PolicyContext, 'inForce' | 'epoch'>) => ({
+  inForce,
+  epoch,
+  restored: null,
+  attempts: 0,
+  refreshAttempts: 0,
+  trouble: {},
+  notices: {},
+});
+
 /** The types, actors, actions, guards and delays of the policy chart. */
 export const policySetup = setup({
   types: readinessTypes<PolicyContext, PolicyInput, PolicyEvent>(),
@@ -141,16 +152,7 @@ export const policySetup = setup({
     adoptWrite: assign(({ context }, { output }: { output: WriteOutput }) =>
       output.kind !== 'activated'
         ? {}
-        : {
-            inForce: output.inForce,
-            epoch: output.epoch,
-            everActivated: context.everActivated || output.inForce.record !== null,
-            restored: null,
-            attempts: 0,
-            refreshAttempts: 0,
-            trouble: {},
-            notices: {},
-          },
+        : { ...adopted(output), everActivated: context.everActivated || output.inForce.record !== null },
     ),
     noteUnflipped: assign((_, { output }: { output: WriteOutput }) => ({
       unflipped:
@@ -172,16 +174,7 @@ export const policySetup = setup({
     adoptFollowed: assign(({ context }, { output }: { output: FollowOutput }) =>
       output.kind !== 'activated'
         ? {}
-        : {
-            inForce: output.inForce,
-            epoch: output.epoch,
-            everActivated: context.everActivated || output.everActivated,
-            restored: null,
-            attempts: 0,
-            refreshAttempts: 0,
-            trouble: {},
-            notices: {},
-          },
+        : { ...adopted(output), everActivated: context.everActivated || output.everActivated },
     ),
     noteStale: assign({ isStale: true }),
     beginRefresh: assign({ isStale: false, isRefresh: true }),

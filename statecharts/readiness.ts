@@ -36,6 +36,13 @@ export type ReadinessTag = `${PartName}:${ConditionName}`;
  */
 export type ReadinessMeta = { readonly part: PartName; readonly detail: string };
 
+/** Returns tag and metadata of a state that reports a condition of a part to the readiness report. */
+export const reports = <Name extends PartName, Condition extends ConditionName>(
+  part: Name,
+  condition: Condition,
+  detail: string,
+) => ({ tags: `${part}:${condition}`, meta: { part, detail } }) as const;
+
 /** Returns the `types` of a chart whose states report readiness. XState uses only the type of the result. */
 export const readinessTypes = <Context, Input, Event>() =>
   ({}) as {

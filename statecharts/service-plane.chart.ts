@@ -15,7 +15,7 @@ import {
   noteFailure,
   type PolicyActivated,
 } from './granted-part.js';
-import { readinessTypes } from './readiness.js';
+import { readinessTypes, reports } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
   /** The policy with which the service plane decides connections; null before the first policy. */
@@ -131,32 +131,28 @@ export const servicePlaneChart = setup({
     ],
     states: {
       without_ca: {
-        tags: `${part}:failed`,
-        meta: {
+        ...reports(
           part,
-          detail:
-            'there is no intercept CA (`weir ca generate` makes one): connections that a rule intercepts are reset',
-        },
+          'failed',
+          'there is no intercept CA (`weir ca generate` makes one): connections that a rule intercepts are reset',
+        ),
       },
       inspecting_by_older_authorities: {
-        tags: `${part}:ready`,
-        meta: {
+        ...reports(
           part,
-          detail:
-            'connections that match a TLS rule are inspected; upstream_ca cannot be read, and servers are verified with the certificates read before',
-        },
+          'ready',
+          'connections that match a TLS rule are inspected; upstream_ca cannot be read, and servers are verified with the certificates read before',
+        ),
       },
       inspecting_without_joining: {
-        tags: `${part}:ready`,
-        meta: {
+        ...reports(
           part,
-          detail:
-            'connections that match a TLS rule are inspected; the datapath cannot forward spliced connections itself (splicing offload), so the node forwards them through its sockets; join_fault in the stats gives the reason',
-        },
+          'ready',
+          'connections that match a TLS rule are inspected; the datapath cannot forward spliced connections itself (splicing offload), so the node forwards them through its sockets; join_fault in the stats gives the reason',
+        ),
       },
       inspecting: {
-        tags: `${part}:ready`,
-        meta: { part, detail: 'connections that match a TLS rule are inspected' },
+        ...reports(part, 'ready', 'connections that match a TLS rule are inspected'),
       },
     },
   }),
