@@ -6,7 +6,7 @@ import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from '#api/openapi/answer.schema.js';
-import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from '#api/requests/preconditions.js';
+import { isUnchanged, readForWrite } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import type { IntegrationView, StoredIntegrationView } from '#kubernetes/operations/integrations.js';
 
@@ -115,9 +115,7 @@ export const integrationsResource: Resource = (api, { integrations }) => {
     async (request, reply) => {
       const { name } = request.body;
       const taken = () => new ApiError('already_exists', `there is an integration named ${name} already`);
-      const preconditions = preconditionsOf(request);
-      const before = await readWritable(integrations, name);
-      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const { before } = await readForWrite(request, () => readWritable(integrations, name), etagOf);
       if (before !== null) throw taken();
       const dryRun = request.query.dry_run === true;
       const written = await integrations.write({
@@ -190,14 +188,12 @@ export const integrationsResource: Resource = (api, { integrations }) => {
           { pointer: '/name', code: 'invalid_value', message: `Must be ${JSON.stringify(name)}, as in the path.` },
         ]);
       }
-      const preconditions = preconditionsOf(request);
-      const before = await readWritable(integrations, name);
-      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const { expected } = await readForWrite(request, () => readWritable(integrations, name), etagOf);
       const dryRun = request.query.dry_run === true;
       const written = await integrations.write({
         integration: { ...request.body, name },
         author: authorOf(request),
-        ...expectedRevision(preconditions, before?.revision ?? 0),
+        ...expected,
         dryRun,
         tryAccess: mayAct(request),
       });
@@ -236,16 +232,13 @@ export const integrationsResource: Resource = (api, { integrations }) => {
     },
     async (request, reply) => {
       const { name } = request.params;
-      const preconditions = preconditionsOf(request);
-      const before = await readWritable(integrations, name);
-      if (before === null) throw new ApiError('not_found', 'there is no such integration');
-      checkPreconditions(preconditions, etagOf(before));
-      const dryRun = request.query.dry_run === true;
-      const removed = await integrations.remove({
-        name,
-        ...expectedRevision(preconditions, before.revision),
-        dryRun,
-      });
+      const readPresent = async () => {
+        const found = await readWritable(integrations, name);
+        if (found === null) throw new ApiError('not_found', 'there is no such integration');
+        return found;
+      };
+      const { expected } = await readForWrite(request, readPresent, etagOf);
+      const removed = await integrations.remove({ name, ...expected, dryRun: request.query.dry_run === true });
       if (removed.kind === 'refused') throw refused(removed);
       return reply.code(204).send();
     },

@@ -22,10 +22,28 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 }
 
 /**
+ * Reads a setting or an integration before a write, and checks the preconditions of the request. Returns the
+ * stored object, and the revision that the write must replace, if the request has preconditions. The store
+ * compares this revision again, so that another write between the check and this write is detected.
+ */
+export async function readForWrite<Stored extends { readonly revision: number } | null>(
+  request: FastifyRequest,
+  read: () => Promise<Stored>,
+  etagOf: (stored: NonNullable<Stored>) => string,
+): Promise<{ readonly before: Stored; readonly expected: { readonly expectedRevision?: number } }> {
+  const preconditions = preconditionsOf(request);
+  const before = await read();
+  checkPreconditions(preconditions, before === null ? null : etagOf(before));
+  const { ifMatch, ifNoneMatch } = preconditions;
+  const isConditional = ifMatch !== undefined || ifNoneMatch !== undefined;
+  return { before, expected: isConditional ? { expectedRevision: before?.revision ?? 0 } : {} };
+}
+
+/**
  * Checks the preconditions of a write to a setting or an integration. `etag` is the stored ETag; null if
  * nothing is stored. `src/policies/write/write-decision.ts` checks the preconditions of policies.
  */
-export function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
+function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {
     const found = etag === null ? 'If-Match needs a stored object, and there is none' : `the stored ETag is ${etag}`;
     throw new ApiError('precondition_failed', withRemedy(found));
@@ -53,15 +71,4 @@ function matches(field: string, etag: string | null, comparison: 'strong' | 'wea
   if (field === '*') return true;
   const tags = field.match(/(W\/)?"[^"]*"/g) ?? [];
   return tags.some((tag) => (comparison === 'weak' ? tag.replace(/^W\//, '') : tag) === etag);
-}
-
-/**
- * Returns the revision that the write must replace, if the request has preconditions. The store compares this
- * revision again, so that another write between the check and this write is detected.
- */
-export function expectedRevision(
-  { ifMatch, ifNoneMatch }: Preconditions,
-  revision: number,
-): { readonly expectedRevision?: number } {
-  return ifMatch === undefined && ifNoneMatch === undefined ? {} : { expectedRevision: revision };
 }

@@ -5,7 +5,7 @@ import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
 import { empty, errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
-import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from '#api/requests/preconditions.js';
+import { isUnchanged, readForWrite } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from '#api/requests/query-parameters.js';
 import type { PerformanceMode } from '#bus/bus-messages.js';
 
@@ -64,15 +64,13 @@ export const performanceModeResource: Resource = (api, { performanceMode }) => {
       },
     },
     async (request, reply) => {
-      const preconditions = preconditionsOf(request);
-      const before = await performanceMode.read();
-      checkPreconditions(preconditions, etagOf(before));
+      const { expected } = await readForWrite(request, () => performanceMode.read(), etagOf);
       const { enabled } = request.body;
       if (request.query.dry_run === true) return reply.send({ enabled, source: performanceMode.source, dry_run: true });
       const written = await performanceMode.write({
         enabled,
         author: authorOf(request),
-        ...expectedRevision(preconditions, before.revision),
+        ...expected,
       });
       if ('kind' in written) throw refused(written);
       return reply.header('etag', etagOf(written)).send(shown(written));

@@ -4,7 +4,7 @@ import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import { empty, errorAnswers, errorsOf, instant, WarningSchema } from '#api/openapi/answer.schema.js';
-import { checkPreconditions, expectedRevision, isUnchanged, preconditionsOf } from '#api/requests/preconditions.js';
+import { isUnchanged, readForWrite } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, noQuery } from '#api/requests/query-parameters.js';
 import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
@@ -49,9 +49,14 @@ const FILE_NAME = 'weir-intercept-ca.pem';
 const tags = ['settings'];
 const querystring = noQuery;
 const etagOf = ({ revision }: InterceptCaView) => `"tls-intercept-ca.${revision}"`;
-const absent = () => new ApiError('not_found', CA_ABSENT);
 
 export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
+  const readPresent = async () => {
+    const ca = await interceptCa.read();
+    if (ca === null) throw new ApiError('not_found', CA_ABSENT);
+    return ca;
+  };
+
   api.get(
     PATH,
     {
@@ -68,8 +73,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       },
     },
     async (request, reply) => {
-      const ca = await interceptCa.read();
-      if (ca === null) throw absent();
+      const ca = await readPresent();
       if (isUnchanged(request, reply, etagOf(ca))) return reply.code(304).send();
       return reply.send(shown(ca));
     },
@@ -91,15 +95,13 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       },
     },
     async (request, reply) => {
-      const preconditions = preconditionsOf(request);
-      const before = await interceptCa.read();
-      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const { expected } = await readForWrite(request, () => interceptCa.read(), etagOf);
       const written = await interceptCa.put({
         dryRun: request.query.dry_run === true,
         certPem: request.body.cert_pem,
         keyPem: request.body.key_pem,
         author: authorOf(request),
-        ...expectedRevision(preconditions, before?.revision ?? 0),
+        ...expected,
       });
       if (written.kind === 'refused') throw refused(written);
       const answer = { ...shown(written.ca), warnings: [...written.warnings] };
@@ -123,12 +125,9 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       },
     },
     async (request, reply) => {
-      const preconditions = preconditionsOf(request);
-      const before = await interceptCa.read();
-      if (before === null) throw absent();
-      checkPreconditions(preconditions, etagOf(before));
+      const { expected } = await readForWrite(request, readPresent, etagOf);
       if (request.query.dry_run === true) return reply.code(204).send();
-      const removed = await interceptCa.remove(expectedRevision(preconditions, before.revision));
+      const removed = await interceptCa.remove(expected);
       if (removed.kind === 'refused') throw refused(removed);
       return reply.code(204).send();
     },
@@ -151,13 +150,11 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       },
     },
     async (request, reply) => {
-      const preconditions = preconditionsOf(request);
-      const before = await interceptCa.read();
-      checkPreconditions(preconditions, before === null ? null : etagOf(before));
+      const { expected } = await readForWrite(request, () => interceptCa.read(), etagOf);
       if (request.query.dry_run === true) return reply.code(204).send();
       const made = await interceptCa.generate({
         author: authorOf(request),
-        ...expectedRevision(preconditions, before?.revision ?? 0),
+        ...expected,
       });
       if (made.kind === 'refused') throw refused(made);
       reply.header('etag', etagOf(made.ca)).header('location', PATH);
@@ -181,8 +178,7 @@ export const tlsInterceptCaResource: Resource = (api, { interceptCa }) => {
       },
     },
     async (request, reply) => {
-      const ca = await interceptCa.read();
-      if (ca === null) throw absent();
+      const ca = await readPresent();
       if (isUnchanged(request, reply, etagOf(ca))) return reply.code(304).send();
       return reply
         .type('application/x-pem-file')
