@@ -37,15 +37,17 @@ static __always_inline enum outcome deliver_to_node(struct __sk_buff *skb)
 }
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct sock_common {
 	__u32 skc_tw_rcv_nxt;
-} __attribute__((preserve_access_index));
+};
 struct inet_timewait_sock {
 	struct sock_common __tw_common;
-} __attribute__((preserve_access_index));
+};
 struct tcp_timewait_sock {
 	struct inet_timewait_sock tw_sk;
-} __attribute__((preserve_access_index));
+};
+#pragma clang attribute pop
 
 static __always_inline bool has_socket(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -4,12 +4,13 @@
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
 struct rb_node;
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct rb_root {
 	struct rb_node *rb_node;
-} __attribute__((preserve_access_index));
+};
 struct tcp_options_received {
 	__u32 ts_recent;
-} __attribute__((preserve_access_index));
+};
 struct tcp_sock {
 	__u32 rcv_nxt;
 	__u32 copied_seq;
@@ -19,7 +20,8 @@ struct tcp_sock {
 	__u32 tsoffset;
 	struct tcp_options_received rx_opt;
 	struct rb_root out_of_order_queue;
-} __attribute__((preserve_access_index));
+};
+#pragma clang attribute pop
 
 /* The state of one of the two TCP connections of the service plane, read from its kernel socket. */
 struct endpoint {

@@ -18,24 +18,26 @@
 #define NETFILTER_ACCEPT 1
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets, and ignores the end of a name from `___`. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct net_device___forward {
 	int ifindex;
-} __attribute__((preserve_access_index));
+};
 struct nf_hook_state {
 	struct net_device___forward *in;
 	struct net_device___forward *out;
-} __attribute__((preserve_access_index));
+};
 struct sk_buff___forward {
 	unsigned int len;
 	__u32 mark;
 	unsigned long _nfct;
 	unsigned int end;
 	unsigned char *head;
-} __attribute__((preserve_access_index));
+};
 struct skb_shared_info {
 	unsigned short gso_size;
 	unsigned short gso_segs;
-} __attribute__((preserve_access_index));
+};
+#pragma clang attribute pop
 struct bpf_nf_ctx {
 	const struct nf_hook_state *state;
 	struct sk_buff___forward *skb;

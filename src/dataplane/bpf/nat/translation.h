@@ -12,16 +12,17 @@
  */
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 union nf_inet_addr {
 	__be32 ip;
-} __attribute__((preserve_access_index));
+};
 union nf_conntrack_man_proto {
 	__be16 all;
-} __attribute__((preserve_access_index));
+};
 struct nf_conntrack_man {
 	union nf_inet_addr u3;
 	union nf_conntrack_man_proto u;
-} __attribute__((preserve_access_index));
+};
 struct nf_conntrack_tuple {
 	struct nf_conntrack_man src;
 	struct {
@@ -30,21 +31,21 @@ struct nf_conntrack_tuple {
 			__be16 all;
 		} u;
 	} dst;
-} __attribute__((preserve_access_index));
+};
 struct nf_conntrack_tuple_hash {
 	struct nf_conntrack_tuple tuple;
-} __attribute__((preserve_access_index));
+};
 struct ip_ct_tcp {
 	__u8 state;
-} __attribute__((preserve_access_index));
+};
 union nf_conntrack_proto {
 	struct ip_ct_tcp tcp;
-} __attribute__((preserve_access_index));
+};
 struct nf_conn {
 	struct nf_conntrack_tuple_hash tuplehash[2];
 	unsigned long status;
 	union nf_conntrack_proto proto;
-} __attribute__((preserve_access_index));
+};
 
 #define CONNTRACK_INFO 7UL         /* the bits of `_nfct` that contain the kernel's enum ip_conntrack_info */
 #define CONNTRACK_IS_REPLY 3       /* this and higher values of enum ip_conntrack_info: a reply */
@@ -60,7 +61,8 @@ struct nf_conn {
 
 struct sk_buff___outgoing {
 	unsigned long _nfct;
-} __attribute__((preserve_access_index));
+};
+#pragma clang attribute pop
 
 /* The first 12 bytes of the kernel's struct bpf_ct_opts, a size that every kernel accepts. */
 struct conntrack_options {

@@ -38,36 +38,38 @@ struct {
 } routes SEC(".maps");
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct netns_ipv4 {
 	unsigned int fib_seq;
 	bool fib_has_custom_rules;
-} __attribute__((preserve_access_index));
+};
 struct net {
 	struct netns_ipv4 ipv4;
-} __attribute__((preserve_access_index));
+};
 typedef struct {
 	struct net *net;
-} __attribute__((preserve_access_index)) possible_net_t;
+} possible_net_t;
 struct ipv4_devconf {
 	int data[1]; /* data[0] is not 0 if the interface forwards IPv4 */
-} __attribute__((preserve_access_index));
+};
 struct in_device {
 	struct ipv4_devconf cnf;
-} __attribute__((preserve_access_index));
+};
 struct net_device {
 	possible_net_t nd_net;
 	struct in_device *ip_ptr;
 	void *rx_handler; /* function of a bridge, bond or other master, which takes over received frames; 0: none */
-} __attribute__((preserve_access_index));
+};
 struct sk_buff {
 	struct net_device *dev;
-} __attribute__((preserve_access_index));
+};
 struct nsproxy {
 	struct net *net_ns;
-} __attribute__((preserve_access_index));
+};
 struct task_struct {
 	struct nsproxy *nsproxy;
-} __attribute__((preserve_access_index));
+};
+#pragma clang attribute pop
 
 extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak;
 
