@@ -1,7 +1,14 @@
 #!/usr/bin/env bash
 # Sets `kernel` to a folder with Linux 6.1 of Debian 12, or 6.12 with WEIR_KERNEL=6.12, and the first file
-# system (initrd) of a virtual machine. Makes the folder if it is missing. The scripts that start virtual
+# system (initrd) of a virtual machine. Installs and makes what is missing. The scripts that start virtual
 # machines source this file.
+case "$PWD" in
+  /tmp/* | /run/*)
+    echo "old-kernel: move the repository out of $PWD: the virtual machine has its own /tmp and /run." >&2
+    exit 1
+    ;;
+esac
+bash scripts/setup.sh --old-kernel
 cache=/var/cache/weir-old-kernel
 modules=(virtio_pci virtio_rng 9pnet_virtio 9p overlay)
 

@@ -2,6 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
+import { jsonAtEnd } from './json-at-end.js';
 import { macOf, runScapy } from './scapy.js';
 
 const PORT = 9_001;
@@ -42,15 +43,7 @@ while True:
     else: print(json.dumps([n for n, parts in seen.items() if len(parts) == 3]), flush=True); break`,
   ]);
   await firstLine(child);
-  return async () => {
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    const lines: string[] = [];
-    child.stdout?.on('data', (text: string) => lines.push(text));
-    const ended = new Promise((resolve) => child.once('exit', resolve));
-    child.stdin?.end();
-    await ended;
-    return JSON.parse(lines.join('')) as number[];
-  };
+  return () => jsonAtEnd<number[]>(child, 500);
 }
 
 /**

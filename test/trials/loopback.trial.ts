@@ -2,6 +2,7 @@ import { afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from '#test/e2e/rig.js';
+import { jsonAtEnd } from './json-at-end.js';
 import { macOf, runScapy } from './scapy.js';
 
 const PORT = 9_000;
@@ -46,15 +47,7 @@ while True:
 `,
   ]);
   await firstLine(child);
-  return async () => {
-    await new Promise((resolve) => setTimeout(resolve, 300));
-    const lines: string[] = [];
-    child.stdout?.on('data', (text: string) => lines.push(text));
-    const ended = new Promise((resolve) => child.once('exit', resolve));
-    child.stdin?.end();
-    await ended;
-    return JSON.parse(lines.join('')) as string[];
-  };
+  return () => jsonAtEnd<string[]>(child, 300);
 }
 
 let script: string;
