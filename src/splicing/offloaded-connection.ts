@@ -1,10 +1,11 @@
 import { smallest } from '#arrays/extremes.js';
+import { type Ends, reversed } from '#contracts/policy/policy-model.js';
 import { guarded } from '#libc/termination-guard.js';
 import { closeSilently, readEndpoint, type TcpEndpoint } from '#sockets/listening/tcp-endpoint.js';
 import { ENDS, HOLD_RESULT, SPLICE_STATE, TICK_SHIFT } from './layout.js';
 import type { RawSocket } from './raw-socket.js';
 import type { Entry, SpliceTable } from './table.js';
-import { type Ends, reversed, TCP_FLAGS } from './tcp-segment.js';
+import { TCP_FLAGS } from './tcp-segment.js';
 
 const WINDOW_MAX = 0xffff;
 /**

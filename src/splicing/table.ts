@@ -1,13 +1,14 @@
 import { u32At } from '#arrays/read.js';
 import type { PassedObject } from '#contracts/datapath/bpf-object-handle.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
+import type { Ends } from '#contracts/policy/policy-model.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { takeObject } from '#libc/bpf/object-handle.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import type { Descriptors } from '#libc/descriptors.js';
 import { check, libc } from '#libc/libc.js';
 import { HOLD_RESULT, SPLICE_ENTRY, SPLICE_ENTRY_BYTES, SPLICE_KEY, SPLICE_KEY_BYTES } from './layout.js';
-import { type Ends, segmentBytes, TCP_FLAGS } from './tcp-segment.js';
+import { segmentBytes, TCP_FLAGS } from './tcp-segment.js';
 
 const ETHERNET_BYTES = 14;
 const ETHERNET_IPV4 = 0x0800;

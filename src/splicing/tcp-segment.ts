@@ -1,3 +1,5 @@
+import type { Ends } from '#contracts/policy/policy-model.js';
+
 const IP_BYTES = 20;
 const TCP_BYTES = 20;
 const TIME_STAMP_BYTES = 12;
@@ -5,18 +7,6 @@ const IPPROTO_TCP = 6;
 const TTL = 64;
 const DONT_FRAGMENT = 0x4000;
 export const TCP_FLAGS = { rst: 0x04, ack: 0x10 } as const;
-
-/** The addresses and ports of a packet, in host byte order. */
-export type Ends = {
-  readonly source: number;
-  readonly destination: number;
-  readonly sourcePort: number;
-  readonly destinationPort: number;
-};
-/** Returns the addresses and ports of packets in the opposite direction. */
-export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
-  return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
-}
 
 export type TcpSegment = Ends & {
   readonly sequence: number;

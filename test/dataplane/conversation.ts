@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { IPPROTO, type Packet, type Policy, reversed } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { parseAddress } from '#policy/model/ipv4.js';
 import { defaultOnly } from '#test/kernel/policies.js';
@@ -34,14 +34,7 @@ export const gre: Packet = { ...udp, protocol: 47, sourcePort: 0, destinationPor
  * send the result as a reply, or as the first packet of a flow in the other direction.
  */
 export function back(packet: Packet): Packet {
-  return {
-    ...packet,
-    source: packet.destination,
-    destination: packet.source,
-    sourcePort: packet.destinationPort,
-    destinationPort: packet.sourcePort,
-    icmpType: packet.icmpType === 8 ? 0 : packet.icmpType,
-  };
+  return { ...packet, ...reversed(packet), icmpType: packet.icmpType === 8 ? 0 : packet.icmpType };
 }
 
 export function icmp(source: number, destination: number, icmpType: number, icmpCode = 0): Packet {

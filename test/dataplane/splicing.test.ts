@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Ends, reversed } from '#contracts/policy/policy-model.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { passedObject } from '#libc/bpf/object-handle.js';
@@ -13,7 +14,6 @@ import {
   SPLICE_STATE,
 } from '#splicing/layout.js';
 import { SpliceTable } from '#splicing/table.js';
-import { type Ends, reversed } from '#splicing/tcp-segment.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';

@@ -105,6 +105,13 @@ export type Packet = {
   readonly icmpCode: number;
 };
 
+/** The addresses and ports of a packet, in host byte order. */
+export type Ends = Pick<Packet, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
+/** Returns the addresses and ports of packets in the opposite direction. */
+export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
+  return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
+}
+
 /**
  * Tells whether an address is granted for a hostname pattern (D12). Patterns with equal `text` have the same
  * grants.

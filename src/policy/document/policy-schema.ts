@@ -369,43 +369,36 @@ export const storedGroupSchema = z.strictObject({ id: idSchema, mode: modeSchema
   examples: [groupExample],
 });
 
-const DEFAULT_POLICY = 'Decides for packets that no group decides. Default: `policy.fallback` of the node.';
-const GROUPS = 'At most 100,000, with at most 100,000 rules together. Default: none.';
+const policyOf = <Group extends z.ZodType>(group: Group) =>
+  z.strictObject({
+    default_policy: actionSchema
+      .optional()
+      .meta({ description: 'Decides for packets that no group decides. Default: `policy.fallback` of the node.' }),
+    source_groups: z
+      .array(group)
+      .optional()
+      .meta({ description: 'At most 100,000, with at most 100,000 rules together. Default: none.' }),
+  });
 
 /** The schema of the body of `PUT /api/v1/policy`. */
-export const policySchema = z
-  .strictObject({
-    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(groupSchema).optional().meta({ description: GROUPS }),
-  })
-  .meta({
-    id: 'PolicyConfig',
-    description: 'A policy in the singleton form.',
-    examples: [{ default_policy: 'deny', source_groups: [{ ...groupExample, mode: 'enforce' }] }],
-  });
+export const policySchema = policyOf(groupSchema).meta({
+  id: 'PolicyConfig',
+  description: 'A policy in the singleton form.',
+  examples: [{ default_policy: 'deny', source_groups: [{ ...groupExample, mode: 'enforce' }] }],
+});
 
-export const envelopePolicySchema = z
-  .strictObject({
-    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(envelopeGroupSchema).optional().meta({ description: GROUPS }),
-  })
-  .meta({
-    id: 'EnvelopePolicyConfig',
-    description: 'A policy in the envelope form.',
-    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
-  });
+export const envelopePolicySchema = policyOf(envelopeGroupSchema).meta({
+  id: 'EnvelopePolicyConfig',
+  description: 'A policy in the envelope form.',
+  examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+});
 
 /** The schema of a policy in the responses of the collection endpoints. */
-export const storedPolicySchema = z
-  .strictObject({
-    default_policy: actionSchema.optional().meta({ description: DEFAULT_POLICY }),
-    source_groups: z.array(storedGroupSchema).optional().meta({ description: GROUPS }),
-  })
-  .meta({
-    id: 'StoredPolicyConfig',
-    description: 'A policy as it was written, in either form.',
-    examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
-  });
+export const storedPolicySchema = policyOf(storedGroupSchema).meta({
+  id: 'StoredPolicyConfig',
+  description: 'A policy as it was written, in either form.',
+  examples: [{ default_policy: 'deny', source_groups: [groupExample] }],
+});
 
 /** The schema of the body of writes to `/api/v1/policies`. */
 export const envelopeSchema = z

@@ -1,4 +1,4 @@
-import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS, reversed } from '#contracts/policy/policy-model.js';
 import type { Explanation, PacketQuery } from './explain.js';
 
 /** Maps the type of an ICMP reply to the type of its query (RFC 792, RFC 950). */
@@ -17,14 +17,7 @@ export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | n
   const hasPorts = PORT_PROTOCOLS.includes(packet.protocol);
   const icmpType = packet.protocol === IPPROTO.icmp ? ICMP_QUERIES.get(packet.icmpType) : packet.icmpType;
   if (icmpType === undefined || (hasPorts && sourcePortAssumed === true)) return null;
-  return {
-    ...packet,
-    source: packet.destination,
-    destination: packet.source,
-    sourcePort: packet.destinationPort,
-    destinationPort: packet.sourcePort,
-    icmpType,
-  };
+  return { ...packet, ...reversed(packet), icmpType };
 }
 
 /**
