@@ -14,6 +14,7 @@ import { dataplaneChart } from '#statecharts/dataplane.chart.js';
 import type { Adopted } from '#statecharts/dataplane.setup.js';
 import { type Attached, interfacesChart } from '#statecharts/interfaces.chart.js';
 import { type Desired, swapChart } from '#statecharts/swap.chart.js';
+import { configuredBy } from './configured.js';
 import { settingsActor } from './settings.actor.js';
 
 export type DataplanePorts = {
@@ -45,10 +46,7 @@ export type DataplanePorts = {
  * has no `dataplane` section; the statechart then starts no child actor that needs a datapath.
  */
 export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) {
-  const datapath = (): Datapath => {
-    if (ports === null) throw new Error('the configuration has no dataplane section');
-    return ports.datapath;
-  };
+  const datapath = (): Datapath => configuredBy('dataplane', ports).datapath;
   let interfaces = ports?.interfaces ?? [];
   let known: readonly string[] = [];
   const reviewed = async (attachments: readonly Attachment[]): Promise<Attached> => {

@@ -5,6 +5,7 @@ import type { Datapath } from '#contracts/datapath/datapath.js';
 import type { DnsProxy } from '#dns/dns-proxy.js';
 import { AddressChanges } from '#sockets/routes/address-changes.js';
 import { dnsProxyChart } from '#statecharts/dns-proxy.chart.js';
+import { configuredBy } from './configured.js';
 import { settingsActor } from './settings.actor.js';
 
 /**
@@ -13,10 +14,7 @@ import { settingsActor } from './settings.actor.js';
  * actor that needs a proxy.
  */
 export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapath: Datapath | null) {
-  const configured = (): DnsProxy => {
-    if (proxy === null) throw new Error('the configuration has no dns section');
-    return proxy;
-  };
+  const configured = () => configuredBy('dns', proxy);
   const changes = new AddressChanges();
   return dnsProxyChart.provide({
     actions: {
@@ -31,8 +29,7 @@ export function dnsProxyActor(bus: Bus<Message>, proxy: DnsProxy | null, datapat
         changes.end();
       }),
       connectGrants: fromPromise(async () => {
-        if (datapath === null) throw new Error('the configuration has no dataplane section');
-        configured().setGrantPort(await datapath.grantPort());
+        configured().setGrantPort(await configuredBy('dataplane', datapath).grantPort());
       }),
       settings: settingsActor(bus, 'dns.change', async (settings) => {
         await configured().change(settings);

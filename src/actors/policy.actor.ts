@@ -22,6 +22,7 @@ import { type CompiledStoredPolicy, followChart } from '#statecharts/follow.char
 import { policyChart } from '#statecharts/policy.chart.js';
 import { type CompiledPolicy, type Staged, type StageInput, writeChart } from '#statecharts/write.chart.js';
 import { StoreError, type StoreErrorCode } from '#store/store-error.js';
+import { configuredBy } from './configured.js';
 
 /**
  * The maximum time in milliseconds to wait until the dataplane has written a program to its idle slot
@@ -168,10 +169,11 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
       follow,
       restore: fromPromise(({ signal }) => compileActive(ports, signal)),
       takeWriteLock: fromPromise<void>(async ({ signal }) => {
-        if (cluster === null) throw new Error('the configuration has no cluster section');
-        await cluster.takeWriteLock(signal).catch((failure: unknown) => {
-          throw storeRefused(failure);
-        });
+        await configuredBy('cluster', cluster)
+          .takeWriteLock(signal)
+          .catch((failure: unknown) => {
+            throw storeRefused(failure);
+          });
       }),
     },
   });

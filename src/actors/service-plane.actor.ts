@@ -6,6 +6,7 @@ import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.
 import type { ServicePlane } from '#service-plane/service-plane.js';
 import { AddressChanges } from '#sockets/routes/address-changes.js';
 import { servicePlaneChart } from '#statecharts/service-plane.chart.js';
+import { configuredBy } from './configured.js';
 import { settingsActor } from './settings.actor.js';
 
 /** The service plane, and the intercept CA that signs its leaf certificates. */
@@ -20,10 +21,7 @@ export type ServicePlanePorts = {
  * starts no child actor that needs a plane.
  */
 export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | null, datapath: Datapath | null) {
-  const configured = (): ServicePlanePorts => {
-    if (ports === null) throw new Error('the configuration has no service_plane section');
-    return ports;
-  };
+  const configured = () => configuredBy('service_plane', ports);
   const changes = new AddressChanges();
   return servicePlaneChart.provide({
     actions: {
@@ -38,10 +36,10 @@ export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | 
         changes.end();
       }),
       connectGrants: fromPromise(async () => {
-        if (datapath === null) throw new Error('the configuration has no dataplane section');
+        const grantor = configuredBy('dataplane', datapath);
         const { plane } = configured();
-        plane.spliceBy(await datapath.spliceOffload());
-        plane.setGrantPorts(await Promise.all(Array.from({ length: plane.threads }, () => datapath.grantPort())));
+        plane.spliceBy(await grantor.spliceOffload());
+        plane.setGrantPorts(await Promise.all(Array.from({ length: plane.threads }, () => grantor.grantPort())));
       }),
       settings: settingsActor(bus, 'service_plane.change', async (settings) => {
         await configured().plane.change(settings);
