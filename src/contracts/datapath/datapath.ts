@@ -147,18 +147,13 @@ export type Datapath = {
 };
 
 /**
- * The state after a change of members (addresses that Kubernetes objects own). All fields are numbers.
+ * The state after a change of members (addresses that Kubernetes objects own).
  * `members`: the addresses with an owner. `refused`: the addresses that are deny-only (groups with selectors
  * apply only deny rules to them) because the map of members is full. `uncompiled`: the addresses of the
  * change that are deny-only until the policy is compiled with the present members. `flows`: the flows that
  * are classified again.
  */
-export type MembersChanged = {
-  readonly members: number;
-  readonly refused: number;
-  readonly uncompiled: number;
-  readonly flows: number;
-};
+export type MembersChanged = Readonly<Record<'members' | 'refused' | 'uncompiled' | 'flows', number>>;
 
 /**
  * `packets`: the datapath reports single packets, such as denied packets, and flows that pass only because

@@ -71,12 +71,7 @@ export type ProgramName = (typeof PROGRAMS)[number];
 /** The BPF program of the object file that lists third-party hooks. */
 type ThirdPartyProgramName = 'weir_others';
 
-export type MapShape = {
-  readonly type: number;
-  readonly keySize: number;
-  readonly valueSize: number;
-  readonly maxEntries: number;
-};
+export type MapShape = Readonly<Record<'type' | 'keySize' | 'valueSize' | 'maxEntries', number>>;
 
 export type MapLayouts = { readonly key: StructLayout; readonly value: StructLayout };
 export type MapDescription = MapShape & MapLayouts;

@@ -15,12 +15,10 @@ import { readRoutes } from './routes.js';
  */
 const STOOD_STILL_MS = 100;
 /**
- * Pause after a read of the routes: `REST_MS` milliseconds, or `REST_TIMES` times the duration of the read
- * if that is longer. If the routes cannot be copied, the pause is at least `LONG_REST_MS` milliseconds.
+ * Pause after a read of the routes: `ms` milliseconds, or `times` the duration of the read if that is
+ * longer. If the routes cannot be copied, the pause is at least `longMs` milliseconds.
  */
-const REST_MS = 900;
-const REST_TIMES = 50;
-const LONG_REST_MS = 60_000;
+const REST = { ms: 900, times: 50, longMs: 60_000 } as const;
 
 /**
  * A copy of the node's plain routes in a BPF map, in which the datapath finds a route faster than in the
@@ -55,7 +53,7 @@ export class RouteCopy {
       // The routes change all the time, do not fit into a netlink dump, or cannot be read. Remove the copy;
       // the datapath then uses the kernel's own route lookup.
       this.#release();
-      this.#restUntilMs = nowMs + LONG_REST_MS;
+      this.#restUntilMs = nowMs + REST.longMs;
     }
   }
 
@@ -83,7 +81,7 @@ export class RouteCopy {
     // every change that can move routes during a dump.
     const isSure = !isNew || isDeepStrictEqual(readLines(), lines);
     const tookMs = performance.now() - began;
-    this.#restUntilMs = nowMs + tookMs + (lines === null ? LONG_REST_MS : Math.max(REST_MS, REST_TIMES * tookMs));
+    this.#restUntilMs = nowMs + tookMs + (lines === null ? REST.longMs : Math.max(REST.ms, REST.times * tookMs));
     if (lines === null || !isSure || this.#changes() !== changes) this.#release();
     else this.#keep(lines, changes, isNew);
   }

@@ -14,12 +14,7 @@ export const KERNEL_WATCH = { end: 0, ended: 1, batchesTaken: 2, words: 3 } as c
  * File descriptors of the BPF maps that the kernel-watch thread reads, and the size of the ring buffer
  * `events`. The descriptors must stay open until that thread has ended.
  */
-export type KernelWatchMaps = {
-  readonly events: number;
-  readonly ringBytes: number;
-  readonly counters: number;
-  readonly active: number;
-};
+export type KernelWatchMaps = Readonly<Record<'events' | 'ringBytes' | 'counters' | 'active', number>>;
 export type KernelWatchInput = {
   readonly eventFd: number;
   readonly shared: Int32Array;

@@ -3,9 +3,8 @@ import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 
 const POLLIN = 1;
-// Size of `struct pollfd`, and offset of its field `revents`, in bytes.
-const BYTES = 8;
-const RETURNED = 6;
+// Offsets of the fields of `struct pollfd` and its size, in bytes.
+const POLLFD = { fd: 0, events: 4, returned: 6, bytes: 8 } as const;
 
 /** Waits until one of several file descriptors is readable, by `poll(2)`. */
 export class Poll {
@@ -13,11 +12,11 @@ export class Poll {
   readonly #view: DataView;
 
   constructor(readonly fds: readonly number[]) {
-    this.#descriptors = new Uint8Array(fds.length * BYTES);
+    this.#descriptors = new Uint8Array(fds.length * POLLFD.bytes);
     this.#view = new DataView(this.#descriptors.buffer);
     for (const [index, fd] of fds.entries()) {
-      this.#view.setInt32(index * BYTES, fd, true);
-      this.#view.setInt16(index * BYTES + 4, POLLIN, true);
+      this.#view.setInt32(index * POLLFD.bytes + POLLFD.fd, fd, true);
+      this.#view.setInt16(index * POLLFD.bytes + POLLFD.events, POLLIN, true);
     }
   }
 
@@ -35,6 +34,6 @@ export class Poll {
 
   isReadable(fd: number): boolean {
     const index = this.fds.indexOf(fd);
-    return index >= 0 && this.#view.getInt16(index * BYTES + RETURNED, true) !== 0;
+    return index >= 0 && this.#view.getInt16(index * POLLFD.bytes + POLLFD.returned, true) !== 0;
   }
 }

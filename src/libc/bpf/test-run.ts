@@ -3,8 +3,7 @@ import { check } from '#libc/libc.js';
 import { addressOf } from '#libc/library.js';
 import { libbpf } from './libbpf.js';
 
-// The size of `struct bpf_test_run_opts`, and the offsets of its fields, in bytes.
-const SIZE = 80;
+// The offsets of the fields of `struct bpf_test_run_opts` and its size, in bytes.
 const AT = {
   dataIn: 8,
   dataOut: 16,
@@ -17,6 +16,7 @@ const AT = {
   returned: 56,
   repeat: 60,
   duration: 64,
+  bytes: 80,
 } as const;
 
 /**
@@ -24,7 +24,7 @@ const AT = {
  * of type `syscall` needs only a context.
  */
 export class TestRun {
-  readonly #options = new Uint8Array(SIZE);
+  readonly #options = new Uint8Array(AT.bytes);
   readonly #view = new DataView(this.#options.buffer);
 
   constructor(
@@ -35,7 +35,7 @@ export class TestRun {
     /** The buffer that receives the frame as the BPF program left it. */
     readonly frameOut?: Uint8Array,
   ) {
-    this.#view.setBigUint64(0, BigInt(SIZE), true);
+    this.#view.setBigUint64(0, BigInt(AT.bytes), true);
     if (frame !== undefined) this.#view.setBigUint64(AT.dataIn, addressOf(frame), true);
     if (frameOut !== undefined) this.#view.setBigUint64(AT.dataOut, addressOf(frameOut), true);
     if (context !== undefined) this.#view.setBigUint64(AT.contextIn, addressOf(context), true);

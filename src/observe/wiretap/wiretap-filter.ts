@@ -1,4 +1,5 @@
 import { itemAt, u32At } from '#arrays/read.js';
+import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
@@ -16,16 +17,12 @@ export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
  * A wiretap filter. An event matches if every list matches. A list matches if it is empty or contains a value
  * of the event.
  */
-export type WiretapFilter = {
-  readonly sources: readonly Prefix[];
-  readonly destinations: readonly Prefix[];
-  /** Port ranges. A range matches the source port or the destination port. */
-  readonly ports: readonly Range[];
-  readonly protocols: readonly number[];
+export type WiretapFilter = Pick<
+  FlowFilter,
+  'sources' | 'destinations' | 'ports' | 'protocols' | 'groups' | 'rules'
+> & {
   /** Hostnames in lower case. `*.example.com` matches all names below `example.com`. */
   readonly hostnames: readonly string[];
-  readonly groups: readonly string[];
-  readonly rules: readonly string[];
   /** Verdicts to match. `deny` also matches packets that were dropped for another reason than a verdict. */
   readonly verdicts: readonly (typeof WIRETAP_VERDICTS)[number][];
   readonly types: readonly (typeof WIRETAP_TYPES)[number][];
