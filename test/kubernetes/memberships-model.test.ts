@@ -5,7 +5,7 @@ import type { Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
-import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
+import { RandomCluster, randomSelector, randomStep, SCOPES } from './random-cluster.js';
 
 const DENY_ONLY: SelectorSet = { number: DENY_ONLY_MEMBER.number, keys: ['deny-only'] };
 
@@ -88,10 +88,7 @@ function runSteps(random: Random, steps: number): number {
   const pool = [...new Map(made.map((selector) => [selector.key, selector])).values()];
   let messages = 0;
   for (let step = 0; step < steps; step++) {
-    const name = random.pick(['prod', 'prod', 'test']);
-    const cluster = clusters.get(name) as RandomCluster;
-    const of = random.pick(SCOPES);
-    const choice = random.below(100);
+    const { name, cluster, of, choice } = randomStep(random, clusters, ['prod', 'prod', 'test']);
     if (choice < 45) cluster.change();
     else if (choice < 90) {
       const message = cluster.next(of);

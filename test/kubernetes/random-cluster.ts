@@ -134,6 +134,14 @@ export class RandomCluster {
   }
 }
 
+/** Returns a random cluster and scope for a step of a test. `choice` is a random number from 0 to 99. */
+export function randomStep(random: Random, clusters: ReadonlyMap<string, RandomCluster>, names: readonly string[]) {
+  const name = random.pick(names);
+  const cluster = clusters.get(name);
+  if (cluster === undefined) throw new Error(`there is no cluster ${name}`);
+  return { name, cluster, of: random.pick(SCOPES), choice: random.below(100) };
+}
+
 function isOf(of: WatchScope, object: KubernetesObject): boolean {
   if (of.resource !== object.resource) return false;
   return object.resource !== 'pods' || of.namespace === null || of.namespace === object.namespace;

@@ -5,7 +5,7 @@ import type { Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { ObjectChanges, StoredRecords } from '#kubernetes/thread/stored-objects.js';
 import { Random, seedOf } from '#test/seed.js';
-import { RandomCluster, randomSelector, SCOPES } from './random-cluster.js';
+import { RandomCluster, randomSelector, randomStep, SCOPES } from './random-cluster.js';
 import { namespace, node, pod, scope } from './sample.js';
 
 const NAMES = ['prod', 'test'];
@@ -71,10 +71,7 @@ describe('stored objects', () => {
       const selectors = random.some(1, 8, () => randomSelector(random, random.pick(NAMES)));
       stored.memberships.setSelectors(selectors);
       for (let step = 0; step < steps; step++) {
-        const name = random.pick(NAMES);
-        const cluster = clusters.get(name) as RandomCluster;
-        const of = random.pick(SCOPES);
-        const choice = random.below(100);
+        const { name, cluster, of, choice } = randomStep(random, clusters, NAMES);
         if (choice < 45) cluster.change();
         else if (choice < 90) {
           const message = cluster.next(of);

@@ -1,4 +1,4 @@
-import { BehaviorSubject, type Observable, Subject } from 'rxjs';
+import { BehaviorSubject, Subject } from 'rxjs';
 import { createMutex } from '#store/mutex.js';
 import type { SharedCommits } from '#store/policies/policy-store.js';
 import { StoreError } from '#store/store-error.js';
@@ -90,8 +90,8 @@ export class FakeNode implements SharedStore {
   readonly kv: KvStore;
   readonly #shared: FakeSharedStore;
   readonly #local: ReadonlySet<string>;
-  readonly #applied = new Subject<readonly KvOperation[]>();
-  readonly #connected = new BehaviorSubject(false);
+  readonly applied = new Subject<readonly KvOperation[]>();
+  readonly connected = new BehaviorSubject(false);
   readonly #runExclusive = createMutex();
   readonly #arrived = new Subject<void>();
   readonly commits: SharedCommits;
@@ -105,7 +105,7 @@ export class FakeNode implements SharedStore {
     this.#local = new Set(local);
     this.kv = kv;
     this.commits = {
-      applied: this.#applied,
+      applied: this.applied,
       node: 'node-a',
       headRevision: 0n,
       settle: ({ operations }: PolicyPlan) => this.batch(operations),
@@ -113,19 +113,13 @@ export class FakeNode implements SharedStore {
     };
   }
 
-  get applied(): Observable<readonly KvOperation[]> {
-    return this.#applied;
-  }
-  get connected(): Observable<boolean> {
-    return this.#connected;
-  }
   get isConnected(): boolean {
-    return this.#connected.value;
+    return this.connected.value;
   }
 
   disconnect(): void {
     this.#receives = false;
-    this.#connected.next(false);
+    this.connected.next(false);
   }
 
   /** Makes the replica equal to the shared store. Deletes each key that the shared store lacks. */
@@ -138,10 +132,10 @@ export class FakeNode implements SharedStore {
       this.#receives = true;
       if (operations.length > 0) {
         await this.kv.batch(operations, { sync: true });
-        this.#applied.next(operations);
+        this.applied.next(operations);
       }
     });
-    this.#connected.next(true);
+    this.connected.next(true);
   }
 
   /** Delays the delivery of batches to this node until `release` is called. */
@@ -195,8 +189,8 @@ export class FakeNode implements SharedStore {
   }
   async close(): Promise<void> {
     this.disconnect();
-    this.#applied.complete();
-    this.#connected.complete();
+    this.applied.complete();
+    this.connected.complete();
   }
 
   async #apply({ revision, operations }: Batch): Promise<void> {
@@ -204,7 +198,7 @@ export class FakeNode implements SharedStore {
       if (revision <= this.#seen) return;
       await this.kv.batch(operations, { sync: true });
       this.#seen = revision;
-      this.#applied.next(operations);
+      this.applied.next(operations);
       this.#arrived.next();
     });
   }
