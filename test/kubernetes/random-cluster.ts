@@ -57,7 +57,7 @@ export class RandomCluster {
     return this.#queues.get(of)?.shift();
   }
 
-  /** Lists a scope that is not watched, and at random one of 20 watched scopes; else delivers the next change. */
+  /** Lists a scope that is not watched, and 1 of 20 watched scopes. Otherwise delivers the next change. */
   next(of: WatchScope): ObjectMessage | undefined {
     const isNew = !this.#queues.has(of) || this.#random.chance(0.05);
     return isNew ? this.list(of) : this.deliver(of);

@@ -1,6 +1,9 @@
 import type { ChildProcess } from 'node:child_process';
 
-/** Waits for `waitMs` milliseconds, closes the standard input of a process, and returns the JSON value that it prints. */
+/**
+ * Waits for `waitMs` milliseconds, and closes the standard input of a process. Returns the JSON value that
+ * the process then prints.
+ */
 export async function jsonAtEnd<Value>(child: ChildProcess, waitMs: number): Promise<Value> {
   await new Promise((resolve) => setTimeout(resolve, waitMs));
   const lines: string[] = [];
