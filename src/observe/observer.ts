@@ -2,6 +2,7 @@ import type { Transferable } from 'node:worker_threads';
 import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
+import { addListener } from '#contracts/listeners.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { PendingFindings } from '#observe/findings/store/pending.js';
@@ -95,10 +96,7 @@ export class Observer {
    * function that removes the listener.
    */
   watch(listener: (failure: string | null) => void): () => void {
-    this.#watchers.add(listener);
-    return () => {
-      this.#watchers.delete(listener);
-    };
+    return addListener(this.#watchers, listener);
   }
 
   /** Makes the observer thread read kernel events from `source`, instead of the previous source. */

@@ -7,6 +7,7 @@ import type {
   WatchedIntegration,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
+import { addListener } from '#contracts/listeners.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
@@ -89,10 +90,7 @@ export class KubernetesBinding implements SupervisedPart {
   }
 
   watch(listener: (failure: string | null) => void): () => void {
-    this.#listeners.add(listener);
-    return () => {
-      this.#listeners.delete(listener);
-    };
+    return addListener(this.#listeners, listener);
   }
 
   /**

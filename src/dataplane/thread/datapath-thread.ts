@@ -11,6 +11,7 @@ import {
 } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { EventSource } from '#contracts/datapath/event-source.js';
+import { addListener } from '#contracts/listeners.js';
 import { portsOf } from '#dataplane/events/event-consumer.js';
 import { Descriptors } from '#libc/descriptors.js';
 import { WorkerClient } from '#threads/worker-client.js';
@@ -147,10 +148,7 @@ class DatapathThread implements BegunDatapath {
   }
 
   watch(listener: (change: DatapathChange) => void): () => void {
-    this.#listeners.add(listener);
-    return () => {
-      this.#listeners.delete(listener);
-    };
+    return addListener(this.#listeners, listener);
   }
 
   onEventSource(listener: (source: EventSource) => void): void {

@@ -3,6 +3,7 @@ import type { DnsSettings } from '#contracts/config/config-reload.js';
 import type { Lookups } from '#contracts/dns/dns-lookups.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import { addListener } from '#contracts/listeners.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import type { DnsChange, DnsProxy } from '#dns/dns-proxy.js';
 import { socketsOf } from '#dns/listeners/dns-sockets.js';
@@ -97,10 +98,7 @@ class DnsThread implements DnsProxy {
     new UnforwardedNames(this.options.canaryNames).reasonFor(name);
 
   watch(listener: (change: DnsChange) => void): () => void {
-    this.#watchers.add(listener);
-    return () => {
-      this.#watchers.delete(listener);
-    };
+    return addListener(this.#watchers, listener);
   }
 
   setLookupsWanted(wanted: boolean): void {
@@ -109,10 +107,7 @@ class DnsThread implements DnsProxy {
   }
 
   observe(listener: (seen: SeenLookups) => void): () => void {
-    this.#observers.add(listener);
-    return () => {
-      this.#observers.delete(listener);
-    };
+    return addListener(this.#observers, listener);
   }
 
   async close(): Promise<void> {

@@ -1,3 +1,4 @@
+import { addListener } from '#contracts/listeners.js';
 import type { SupervisedPart } from '#contracts/supervised-part.js';
 import type { SentFailure } from '#threads/thread-messages.js';
 import { WorkerClient } from '#threads/worker-client.js';
@@ -102,10 +103,7 @@ export function createPolicyThread({
       isDown = false;
     },
     watch(listener) {
-      listeners.add(listener);
-      return () => {
-        listeners.delete(listener);
-      };
+      return addListener(listeners, listener);
     },
     async perform(work, { transfer = false, signal } = {}) {
       if (signal?.aborted === true) throw new PolicyThreadFailed('the request was cancelled before it began');

@@ -3,6 +3,7 @@ import type { MessagePort } from 'node:worker_threads';
 import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
+import { addListener } from '#contracts/listeners.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
@@ -175,10 +176,7 @@ class ServicePlaneThreads implements ServicePlane {
   }
 
   observe(listener: (seen: SeenConnections) => void): () => void {
-    this.#observers.add(listener);
-    return () => {
-      this.#observers.delete(listener);
-    };
+    return addListener(this.#observers, listener);
   }
 
   setAllowedWanted(wanted: boolean): void {

@@ -1,4 +1,5 @@
 import { append } from '#arrays/append.js';
+import { addListener } from '#contracts/listeners.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import { createMutex } from '#store/mutex.js';
@@ -117,8 +118,7 @@ class KvFindingStore implements FindingStore {
       progressOf: (sink) => log.progressOf(sink, this.#state),
       acknowledge: (sink, next) => this.#runExclusive(() => this.#acknowledge(sink, next)),
       watch: (listener) => {
-        this.#listeners.add(listener);
-        return () => this.#listeners.delete(listener);
+        return addListener(this.#listeners, listener);
       },
     };
   }

@@ -1,3 +1,4 @@
+import { addListener } from '#contracts/listeners.js';
 import { quarantine } from '#store/disk/data-folder.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { StoreError } from '#store/store-error.js';
@@ -42,8 +43,7 @@ class FindingsFolder implements FindingStore {
     acknowledge: (sink, next) => this.#with((store) => store.outbox.acknowledge(sink, next)),
     progressOf: (sink) => this.#store?.outbox.progressOf(sink) ?? { waiting: 0, dropped: 0 },
     watch: (listener) => {
-      this.#listeners.add(listener);
-      return () => this.#listeners.delete(listener);
+      return addListener(this.#listeners, listener);
     },
   };
 
