@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Ends, reversed } from '#contracts/policy/policy-model.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
@@ -38,7 +38,7 @@ const BACK: Deltas = { sequence: 0x1000, acknowledgment: 0xffff_fc18, time: 80, 
 
 let kernel: Loaded;
 let table: SpliceTable;
-beforeEach(() => {
+beforeAll(() => {
   kernel = loadForTest({ servicePlane: { address: address('127.0.0.1'), port: 15_001 } });
   kernel.activate(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: 6, tls: { mode: 'metadata' } })])])));
   table = new SpliceTable({
@@ -46,12 +46,23 @@ beforeEach(() => {
     spliceMap: passedObject(kernel.object.mapFd('joins')),
     offloaderMap: passedObject(kernel.object.mapFd('joiners')),
   });
+});
+beforeEach(() => {
+  kernel.forget();
+  forgetSplices();
   table.renew(OFFLOADER, process.hrtime.bigint() + 3_600_000_000_000n);
 });
-afterEach(() => {
+afterAll(() => {
   table.close();
   kernel.close();
 });
+
+/** Removes every entry of the splice map. */
+function forgetSplices(): void {
+  const map = kernel.object.mapFd('joins');
+  const key = new Uint8Array(SPLICE_KEY_BYTES);
+  while (libbpf().bpf_map_get_next_key(map, null, key) >= 0) libbpf().bpf_map_delete_elem(map, key);
+}
 
 function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof SPLICE_ENTRY, number>> = {}): void {
   const key = new Uint8Array(SPLICE_KEY_BYTES);
