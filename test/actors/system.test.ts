@@ -174,21 +174,16 @@ describe('Kubernetes integrations', () => {
     ],
   };
 
+  const firstWrite = { integration, author: 'alice', tryAccess: true, expectedRevision: 0 };
+
   test('Kubernetes integrations are returned by `list`, `read` and `write` without their service account token', async () => {
     const { system } = await startSystem();
-    const outcome = await system.integrations.write({
-      integration,
-      author: 'alice',
-      tryAccess: true,
-      expectedRevision: 0,
-    });
+    const outcome = await system.integrations.write(firstWrite);
     expect(outcome).toMatchObject({ kind: 'written', created: true });
     expect(
       JSON.stringify([outcome, await system.integrations.list(), await system.integrations.read('prod')]),
     ).not.toContain('secret');
-    expect(
-      await system.integrations.write({ integration, author: 'alice', tryAccess: true, expectedRevision: 0 }),
-    ).toMatchObject({
+    expect(await system.integrations.write(firstWrite)).toMatchObject({
       kind: 'refused',
       code: 'precondition_failed',
     });
@@ -196,13 +191,7 @@ describe('Kubernetes integrations', () => {
 
   test('a dry run changes no Kubernetes integration, and returns the answer of the real write', async () => {
     const { system } = await startSystem();
-    const dry = await system.integrations.write({
-      integration,
-      author: 'alice',
-      tryAccess: true,
-      expectedRevision: 0,
-      dryRun: true,
-    });
+    const dry = await system.integrations.write({ ...firstWrite, dryRun: true });
     expect(dry).toMatchObject({ kind: 'written', created: true, integration: { name: 'prod', revision: 1 } });
     expect([JSON.stringify(dry).includes('secret'), await system.integrations.list()]).toEqual([false, []]);
     await system.integrations.write({ integration, author: 'alice', tryAccess: true });

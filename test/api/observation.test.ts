@@ -18,6 +18,9 @@ const failing = () => {
 };
 
 /** Matches the time in a response, which differs in each test run. */
+/** Scrapes the metrics, and returns the lines that begin with `prefix`. */
+const linesOf = async (metrics: ReturnType<typeof createMetrics>, prefix: string) =>
+  (await metrics.scrape()).split('\n').filter((line) => line.startsWith(prefix));
 const NOW: unknown = expect.stringMatching(/^20\d\d-.*Z$/);
 
 describe('readiness route', () => {
@@ -403,7 +406,7 @@ describe('metrics route', () => {
     const stats = { ...STATS, dns: EVERY_PART.dns };
     const metrics = createMetrics({ version: '0.1.0', stats: async () => stats, readiness: () => READY });
     await metrics.scrape();
-    const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_dns_'));
+    const lines = await linesOf(metrics, 'weir_dns_');
     expect(lines).toEqual([
       'weir_dns_queries_total{verdict="allow"} 1',
       'weir_dns_queries_total{verdict="deny"} 2',
@@ -432,7 +435,7 @@ describe('metrics route', () => {
     metrics.proved({ checked: 24, complete: true });
     metrics.proved({ checked: 100, complete: false });
     metrics.disproved();
-    const lines = (await metrics.scrape()).split('\n').filter((line) => line.startsWith('weir_policy_proof'));
+    const lines = await linesOf(metrics, 'weir_policy_proof');
     expect(lines).toEqual([
       'weir_policy_proofs_total{outcome="passed"} 2',
       'weir_policy_proofs_total{outcome="failed"} 1',

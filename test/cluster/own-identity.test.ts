@@ -22,6 +22,14 @@ describe('the own certificate of a node', () => {
     const then = Date.now() / 1_000 - hours * 3_600;
     utimesSync(file, then, then);
   };
+  /** Restarts a node whose certificate has the given age. */
+  const restartedAfter = async (hours: number): Promise<{ restarted: OwnIdentity; present: PeerIdentity }> => {
+    const own = started();
+    await own.keep(own.next(null));
+    age(hours);
+    const restarted = started();
+    return { restarted, present: restarted.next(null) };
+  };
 
   test('a node keeps its certificate and key over a restart, in a file with mode 0600', async () => {
     const own = started();
@@ -35,11 +43,7 @@ describe('the own certificate of a node', () => {
   });
 
   test('a node proposes a new certificate after a day, also after a restart, until the new certificate is stored', async () => {
-    const own = started();
-    await own.keep(own.next(null));
-    age(25);
-    const late = started();
-    const present = late.next(null);
+    const { restarted: late, present } = await restartedAfter(25);
     const proposed = late.next(present);
     expect(certificateOf(proposed)).not.toBe(certificateOf(present));
     // A node that could not announce the new certificate uses the present one, and tries again.
@@ -50,11 +54,7 @@ describe('the own certificate of a node', () => {
   });
 
   test('a node proposes no new certificate within 23 hours', async () => {
-    const own = started();
-    await own.keep(own.next(null));
-    age(23);
-    const restarted = started();
-    const present = restarted.next(null);
+    const { restarted, present } = await restartedAfter(23);
     expect(restarted.next(present)).toBe(present);
   });
 

@@ -17,6 +17,8 @@ function decides(given: Rule): boolean {
   );
 }
 
+const byRule = (group: number, rule: number) => ({ kind: 'rule', group, rule });
+
 describe('`evaluateLookup` (the decision on a DNS query)', () => {
   test('`evaluateLookup` returns for a DNS query the verdict of the first rule that applies to the source and to the queried name', () => {
     const given = policy([
@@ -26,12 +28,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
         [rule({ hostname: OTHER, action: 'deny' }), rule({ hostname: API, protocol: 6, ports: ['443'] })],
       ),
     ]);
-    expect(lookup(given)).toEqual({
-      rank: 2,
-      place: { kind: 'rule', group: 1, rule: 1 },
-      verdict: 'allow',
-      audited: false,
-    });
+    expect(lookup(given)).toEqual({ rank: 2, place: byRule(1, 1), verdict: 'allow', audited: false });
   });
 
   test('`evaluateLookup` returns the default action of a group if no rule of the group decides the DNS query', () => {
@@ -55,12 +52,7 @@ describe('`evaluateLookup` (the decision on a DNS query)', () => {
 
   test('`evaluateLookup` returns for a DNS query allow, not redirect, if the query matches an allow rule with TLS attributes', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, tls: {}, mode: 'audit' })])]);
-    expect(lookup(given)).toEqual({
-      rank: 0,
-      place: { kind: 'rule', group: 0, rule: 0 },
-      verdict: 'allow',
-      audited: false,
-    });
+    expect(lookup(given)).toEqual({ rank: 0, place: byRule(0, 0), verdict: 'allow', audited: false });
   });
 
   test('`evaluateLookup` returns for a DNS query the verdict audit if the query matches a deny rule in audit mode', () => {
