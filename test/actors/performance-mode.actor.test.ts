@@ -12,6 +12,13 @@ const BUILT_IN = { enabled: true, source: null, revision: 0 };
 
 afterEach(stopSystems);
 
+type TestNode = Awaited<ReturnType<typeof nodeOf>>;
+/** Returns the performance mode of a node, and the events that its datapath reports. */
+const inForce = async ({ mode, datapath }: Pick<TestNode, 'mode' | 'datapath'>) => [
+  await mode.read(),
+  datapath.eventsWanted,
+];
+
 async function nodeOf(shared: FakeSharedStore) {
   const node = await shared.nodeOf();
   const store: Store = await assembleStore(node.kv, NO_COPY, memorySeal(), () => {}, {
@@ -47,7 +54,7 @@ describe('performance mode in a cluster', () => {
     const written = { enabled: false, source: 'cluster', revision: 1 } as const;
     expect(await a.mode.write({ enabled: false, author: 'alice' })).toEqual(written);
     await reached;
-    expect([await b.mode.read(), b.datapath.eventsWanted]).toEqual([written, NO_EVENTS]);
+    expect(await inForce(b)).toEqual([written, NO_EVENTS]);
     expect([a.published, b.published]).toEqual([[written], [written]]);
 
     b.node.disconnect();
@@ -80,10 +87,7 @@ describe('performance mode in a cluster', () => {
     const reached = b.reached(3);
     await b.node.connect();
     await reached;
-    expect([await b.mode.read(), b.datapath.eventsWanted]).toEqual([
-      { enabled: false, source: 'cluster', revision: 3 },
-      NO_EVENTS,
-    ]);
+    expect(await inForce(b)).toEqual([{ enabled: false, source: 'cluster', revision: 3 }, NO_EVENTS]);
   });
 
   test('a node takes an older value of performance mode, or the default, from the cluster after an old backup of etcd was restored', async () => {
@@ -96,14 +100,11 @@ describe('performance mode in a cluster', () => {
     let reached = a.reached(1);
     await shared.restore(older);
     await reached;
-    expect([await a.mode.read(), a.datapath.eventsWanted]).toEqual([
-      { enabled: false, source: 'cluster', revision: 1 },
-      NO_EVENTS,
-    ]);
+    expect(await inForce(a)).toEqual([{ enabled: false, source: 'cluster', revision: 1 }, NO_EVENTS]);
     reached = a.reached(0);
     await shared.restore(empty);
     await reached;
-    expect([await a.mode.read(), a.datapath.eventsWanted]).toEqual([BUILT_IN, ALL_EVENTS]);
+    expect(await inForce(a)).toEqual([BUILT_IN, ALL_EVENTS]);
   });
 
   test('a cluster accepts only one of two concurrent writes of performance mode at different nodes that expect the same revision', async () => {

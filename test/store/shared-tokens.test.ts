@@ -31,23 +31,34 @@ const settled = async (...nodes: readonly Node[]): Promise<void> => {
 };
 const revoked = { kind: 'refused', reason: 'revoked' };
 
-/** Returns two nodes of a cluster, and a token that both accept. Timers are fake from then on. */
-async function issuedWithFakeTimers() {
+/** Returns two nodes of a cluster, and a token that both accept. */
+async function issuedBy(issuer: 'a' | 'b') {
   const shared = new FakeSharedStore();
   const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-  const { token, record } = await a.authority.issue(REQUEST);
+  const { token, record } = await { a, b }[issuer].authority.issue(REQUEST);
   await settled(a, b);
+  return { shared, a, b, token, record };
+}
+
+/** Returns two nodes of a cluster, and a token that both accept. Timers are fake from then on. */
+async function issuedWithFakeTimers() {
+  const issued = await issuedBy('a');
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   onTestFinished(() => void vi.useRealTimers());
-  return { a, b, token, record };
+  return issued;
+}
+
+/** Returns two nodes of a cluster, and a token that node a has revoked. */
+async function revokedByA(issuer: 'a' | 'b') {
+  const issued = await issuedBy(issuer);
+  await issued.a.authority.revoke(issued.record.id);
+  await settled(issued.a, issued.b);
+  return issued;
 }
 
 describe('the tokens of a cluster', () => {
   it('a token of a cluster is accepted by each node, and each node signs with a key of its own', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
+    const { shared, a, b, token, record } = await issuedBy('a');
     expect(await b.authority.verify(token)).toEqual({
       kind: 'accepted',
       identity: { id: record.id, subject: 'ci', role: 'readonly' },
@@ -78,10 +89,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('a token that one node has revoked is refused by each node, also if that node had no connection to the cluster then', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
+    const { a, b, token, record } = await issuedBy('a');
     b.node.disconnect();
     expect(await b.authority.revoke(record.id)).toBe(true);
     expect(await b.authority.verify(token)).toEqual(revoked);
@@ -93,12 +101,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('a token stays revoked after a restart of the node, even if the cluster has lost the revocation', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
-    await a.authority.revoke(record.id);
-    await settled(a, b);
+    const { shared, a, b, token, record } = await revokedByA('a');
     const key = `cluster-token/${record.id}`;
     const valid = Buffer.from(JSON.stringify({ ...record, revoked_at: null }));
     await expect.poll(() => existsSync(join(b.dataDir, 'token.revocations'))).toBe(true);
@@ -152,12 +155,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('a token stays revoked if the revocation record of a node is damaged, until the node reads the revocation from etcd again', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await b.authority.issue(REQUEST);
-    await settled(a, b);
-    await a.authority.revoke(record.id);
-    await settled(a, b);
+    const { shared, a, b, token, record } = await revokedByA('b');
     const kept = join(b.dataDir, 'token.revocations');
     await expect.poll(() => existsSync(kept)).toBe(true);
     b.authority.close();
@@ -208,10 +206,7 @@ describe('the tokens of a cluster', () => {
   });
 
   it('a token whose record in the cluster cannot be read is refused as revoked, also after a restart, until the unreadable record is removed', async () => {
-    const shared = new FakeSharedStore();
-    const [a, b] = [await nodeOf(shared, 'a'), await nodeOf(shared, 'b')];
-    const { token, record } = await a.authority.issue(REQUEST);
-    await settled(a, b);
+    const { shared, a, b, token, record } = await issuedBy('a');
     const key = `cluster-token/${record.id}`;
     for (const value of ['garbage', '{}', JSON.stringify({ ...record, revoked_at: 3 })]) {
       await b.node.put(key, Buffer.from(value));
