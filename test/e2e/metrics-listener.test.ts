@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterEach, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine, type NodeOptions, type NodeProcess, startNode } from '#cli/tour/node-process.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from '#cli/tour/topology.js';
 import { makeCertificate } from '#test/kubernetes/server-certificate.js';
@@ -38,37 +38,67 @@ async function statusOf(topology: Topology, url: string, ...words: string[]): Pr
   return Number(stdout);
 }
 
-test('metrics.listen serves metrics, health and readiness to another machine, and nothing else', async () => {
-  const topology = await topologyOf('scraped');
-  const node = await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
-  const at = (path: string) => `http://${ADDRESSES.nodeLan}:${PORT}${path}`;
-  // The listener responds although the node has no policy, and so is not ready.
-  await expect.poll(() => statusOf(topology, at('/health')), soon).toBe(200);
-  expect(await statusOf(topology, at('/ready'))).toBe(503);
-  await node.ready({ except: ['policy_ready'] });
-  const scraped = await topology.client.must('curl', '-s', '-m', '5', at('/metrics'));
-  expect(scraped).toMatch(/^weir_stats_up 1$/m);
-  expect(scraped).toMatch(/^weir_ready 0$/m);
-  const byName = ['--resolve', `node-7.example:${PORT}:${ADDRESSES.nodeLan}`];
-  expect(await statusOf(topology, `http://node-7.example:${PORT}/metrics`, ...byName)).toBe(200);
-  for (const path of ['/api/v1/policy', '/openapi/service-v1.json', '/'])
-    expect([path, await statusOf(topology, at(path))]).toEqual([path, 404]);
-  expect(await statusOf(topology, at('/metrics'), '-X', 'POST')).toBe(405);
-  expect(await linesWith(node, 'the metrics listener listens')).toMatchObject([
-    { address: '0.0.0.0', port: PORT, tls: false },
-  ]);
-});
+describe('a metrics listener on all addresses', () => {
+  let topology: Topology;
+  let node: NodeProcess;
+  beforeAll(async () => {
+    topology = await createTopology('scraped');
+    node = await startNode(topology, { sections: { metrics: { listen: `0.0.0.0:${PORT}` } } });
+  });
+  afterAll(async () => {
+    await node?.remove();
+    await topology?.remove();
+  });
 
-test('the metrics listener limits the rate of requests of another machine, and not of the node itself', async () => {
-  const topology = await topologyOf('probed');
-  await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
-  const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
-  await expect.poll(() => statusOf(topology, url), soon).toBe(200);
-  // curl repeats the request for each number in [1-40], which is in the fragment of the URL and is not sent.
-  const words = ['-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code} ', `${url}#[1-40]`];
-  const statuses = async (host: Topology['client']) => new Set((await host.must('curl', ...words)).trim().split(' '));
-  expect(await statuses(topology.node)).toEqual(new Set(['200']));
-  expect(await statuses(topology.client)).toEqual(new Set(['200', '429']));
+  test('metrics.listen serves metrics, health and readiness to another machine, and nothing else', async () => {
+    const at = (path: string) => `http://${ADDRESSES.nodeLan}:${PORT}${path}`;
+    // The listener responds although the node has no policy, and so is not ready.
+    await expect.poll(() => statusOf(topology, at('/health')), soon).toBe(200);
+    expect(await statusOf(topology, at('/ready'))).toBe(503);
+    await node.ready({ except: ['policy_ready'] });
+    const scraped = await topology.client.must('curl', '-s', '-m', '5', at('/metrics'));
+    expect(scraped).toMatch(/^weir_stats_up 1$/m);
+    expect(scraped).toMatch(/^weir_ready 0$/m);
+    const byName = ['--resolve', `node-7.example:${PORT}:${ADDRESSES.nodeLan}`];
+    expect(await statusOf(topology, `http://node-7.example:${PORT}/metrics`, ...byName)).toBe(200);
+    for (const path of ['/api/v1/policy', '/openapi/service-v1.json', '/'])
+      expect([path, await statusOf(topology, at(path))]).toEqual([path, 404]);
+    expect(await statusOf(topology, at('/metrics'), '-X', 'POST')).toBe(405);
+    expect(await linesWith(node, 'the metrics listener listens')).toMatchObject([
+      { address: '0.0.0.0', port: PORT, tls: false },
+    ]);
+  });
+
+  test('the nft rules in docs/metrics.md accept only the scraper and the node, even if other rules exist', async () => {
+    const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
+    await topology.node.must('nft', 'add table inet filter');
+    await topology.node.must('nft', 'add chain inet filter input { type filter hook input priority 0; }');
+    await topology.node.must('nft', 'add rule inet filter input accept');
+    const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
+    const rules = [...page.matchAll(/`nft ([^`]+)`/g)].map(([, rule = '']) =>
+      rule.replace('10.0.0.9', ADDRESSES.client),
+    );
+    for (const rule of rules) await topology.node.must('nft', rule);
+    expect(rules).toHaveLength(2);
+    expect(await statusOf(topology, url)).toBe(200);
+    expect(await statusOf(topology, url, '--interface', ADDRESSES.clientOther)).toBe(0);
+    const own = await topology.node.must('curl', '-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code}', url);
+    expect(own).toBe('200');
+    const chain = await topology.node.must('nft', 'list chain inet filter input');
+    expect(chain).toMatch(/meta nfproto ipv6 drop\n.*ip saddr != .* drop\n.*accept/);
+    await topology.node.must('nft', 'delete table inet filter');
+  });
+
+  // The last test of this node, because the node then refuses requests of the client for a time.
+  test('the metrics listener limits the rate of requests of another machine, and not of the node itself', async () => {
+    const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
+    // curl repeats the request for each number in [1-40]. The number is in the fragment of the URL, which
+    // curl does not send.
+    const words = ['-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code} ', `${url}#[1-40]`];
+    const statuses = async (host: Topology['client']) => new Set((await host.must('curl', ...words)).trim().split(' '));
+    expect(await statuses(topology.node)).toEqual(new Set(['200']));
+    expect(await statuses(topology.client)).toEqual(new Set(['200', '429']));
+  });
 });
 
 test('metrics.tls serves the paths of metrics.listen only over TLS', async () => {
@@ -107,26 +137,6 @@ test('a node without permission to use the port of metrics.listen logs the failu
   await expect
     .poll(() => linesWith(node, 'the metrics listener cannot listen'), soon)
     .toMatchObject([{ host: '0.0.0.0', port: 99, err: { code: 'EACCES' } }]);
-});
-
-test('the nft rules in docs/metrics.md accept only the scraper and the node, even if other rules exist', async () => {
-  const topology = await topologyOf('filtered');
-  await nodeIn(topology, { listen: `0.0.0.0:${PORT}` });
-  const url = `http://${ADDRESSES.nodeLan}:${PORT}/health`;
-  await expect.poll(() => statusOf(topology, url), soon).toBe(200);
-  await topology.node.must('nft', 'add table inet filter');
-  await topology.node.must('nft', 'add chain inet filter input { type filter hook input priority 0; }');
-  await topology.node.must('nft', 'add rule inet filter input accept');
-  const page = await readFile(new URL('../../docs/metrics.md', import.meta.url), 'utf8');
-  const rules = [...page.matchAll(/`nft ([^`]+)`/g)].map(([, rule = '']) => rule.replace('10.0.0.9', ADDRESSES.client));
-  for (const rule of rules) await topology.node.must('nft', rule);
-  expect(rules).toHaveLength(2);
-  expect(await statusOf(topology, url)).toBe(200);
-  expect(await statusOf(topology, url, '--interface', ADDRESSES.clientOther)).toBe(0);
-  const own = await topology.node.must('curl', '-s', '-m', '5', '-o', '/dev/null', '-w', '%{http_code}', url);
-  expect(own).toBe('200');
-  const chain = await topology.node.must('nft', 'list chain inet filter input');
-  expect(chain).toMatch(/meta nfproto ipv6 drop\n.*ip saddr != .* drop\n.*accept/);
 });
 
 test('with police_local, the policy decides which hosts can scrape metrics.listen', async () => {

@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
+  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -10,8 +11,9 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, it, onTestFinished } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
 import { weirCommand } from '#cli/tour/node-process.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -20,11 +22,10 @@ const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
 /**
- * Starts a node without a datapath. Its setting `policy.file` is the path of `policy.yaml` in a new folder;
+ * Starts a node without a datapath. Its setting `policy.file` is the path of `policy.yaml` in a folder;
  * `make` first creates a file or another object at this path.
  */
-function nodeWith(make: (path: string) => unknown) {
-  const folder = temporaryFolder();
+function nodeWith(folder: string, make: (path: string) => unknown) {
   const path = join(folder, 'policy.yaml');
   make(path);
   const config = {
@@ -37,7 +38,6 @@ function nodeWith(make: (path: string) => unknown) {
   writeFileSync(join(folder, 'weir.yaml'), JSON.stringify(config));
   const [command, ...words] = weirCommand;
   const child = spawn(command, [...words, 'run', '--config', join(folder, 'weir.yaml')]);
-  onTestFinished(() => void child.kill('SIGKILL'));
   const ended = once(child, 'exit');
   let log = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += String(chunk)));
@@ -51,9 +51,13 @@ function nodeWith(make: (path: string) => unknown) {
       };
       return checks.find(({ name }) => name === 'policy_ready')?.detail ?? '';
     },
-    logged: (text: string) => eventually(() => expect(log).toContain(text), WAIT),
+    /** Returns the length of the log. */
+    seen: () => log.length,
+    /** Waits until the log has the text, after the first `seen` characters. */
+    logged: (text: string, seen = 0) => eventually(() => expect(log.slice(seen)).toContain(text), WAIT),
     /** Returns the peak resident memory of the node in MiB. */
     peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
+    kill: () => void child.kill('SIGKILL'),
     stop: async () => {
       child.kill('SIGTERM');
       return (await ended)[0] as number | null;
@@ -61,38 +65,75 @@ function nodeWith(make: (path: string) => unknown) {
   };
 }
 
-it.each<[string, (path: string) => unknown, string]>([
-  ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
-  ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
-  ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
-  ['missing', () => {}, 'no such file or directory'],
-  ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'no such file or directory'],
-  [
-    'a file of more than 64 MiB',
-    (path) => {
-      writeFileSync(path, '');
-      truncateSync(path, 64 * MIB + 1);
-    },
-    'is larger than 65536 KiB',
-  ],
-])(
-  'a node whose policy.file is %s logs the error, loads a valid replacement, and shuts down normally',
-  async (_, make, reason) => {
-    const node = nodeWith(make);
-    await node.logged('the API listens');
-    await node.logged(reason);
-    expect(node.peak()).toBeLessThan(400);
+const FIFO = (path: string): unknown => execFileSync('mkfifo', [path]);
+const FIFO_REASON = 'is a FIFO, not a regular file';
+
+describe('a node whose policy.file is unreadable', () => {
+  let node: ReturnType<typeof nodeWith>;
+  let folder: string;
+  beforeAll(() => {
+    folder = mkdtempSync(join(tmpdir(), 'weir-test-'));
+    node = nodeWith(folder, FIFO);
+  });
+  afterAll(() => {
+    node.kill();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  let replacements = 0;
+  /** Replaces the file by a policy that differs from the policy before. */
+  async function isReplaced(): Promise<void> {
+    const written = node.seen();
     const next = `${node.path}.next`;
-    writeFileSync(next, 'default_policy: deny\nsource_groups: []\n');
+    writeFileSync(next, `default_policy: ${replacements++ % 2 === 0 ? 'deny' : 'allow'}\nsource_groups: []\n`);
     if (existsSync(node.path)) rmSync(node.path, { recursive: true });
     renameSync(next, node.path);
-    await node.logged('policy file written');
+    await node.logged('policy file written', written);
+  }
+
+  it('a node whose policy.file is a FIFO when the node starts logs the error, and loads a valid replacement', async () => {
+    await node.logged('the API listens');
+    await node.logged(FIFO_REASON);
+    expect(node.peak()).toBeLessThan(400);
+    await isReplaced();
+  });
+
+  it.each<[string, (path: string) => unknown, string]>([
+    ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
+    ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
+    ['missing', () => {}, 'no such file or directory'],
+    ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'no such file or directory'],
+    [
+      'a file of more than 64 MiB',
+      (path) => {
+        writeFileSync(path, '');
+        truncateSync(path, 64 * MIB + 1);
+      },
+      'is larger than 65536 KiB',
+    ],
+  ])('a node whose policy.file becomes %s logs the error, and loads a valid replacement', async (_, make, reason) => {
+    const seen = node.seen();
+    rmSync(node.path);
+    make(node.path);
+    await node.logged(reason, seen);
+    expect(node.peak()).toBeLessThan(400);
+    await isReplaced();
+  });
+
+  it('a node whose policy.file was unreadable shuts down normally', async () => {
     expect(await node.stop()).toBe(0);
-  },
-);
+  });
+});
+
+/** Starts a node, and kills it when the test has finished. */
+function nodeOfTest(make: (path: string) => unknown): ReturnType<typeof nodeWith> {
+  const node = nodeWith(temporaryFolder(), make);
+  onTestFinished(node.kill);
+  return node;
+}
 
 it('a node whose policy.file becomes a FIFO logs the error, and still shuts down', async () => {
-  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   rmSync(node.path);
   execFileSync('mkfifo', [node.path]);
@@ -101,7 +142,7 @@ it('a node whose policy.file becomes a FIFO logs the error, and still shuts down
 });
 
 it('GET /ready has a warning about policy.file while the file is unreadable', async () => {
-  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   const away = `${node.path}.away`;
@@ -117,7 +158,7 @@ it('GET /ready has a warning about policy.file while the file is unreadable', as
 });
 
 it('GET /ready reports a refused policy.file with the error code, and without text of the policy', async () => {
-  const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
+  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
   await eventually(async () => {
     expect(await node.detail()).toMatch(
