@@ -125,7 +125,7 @@ async function plainStart(): Promise<number> {
 
 const middle = (values: readonly number[]): number => [...values].sort((a, b) => a - b)[values.length >> 1] ?? 0;
 
-test('in the median of five restarts, a new inspected connection waits less than ten times as long as Node.js needs to start, and a DNS lookup less than thirteen times as long', async () => {
+test('in the median of five restarts, a new inspected connection waits less than ten times as long as Node.js needs to start, and a DNS lookup less than thirteen times as long; the node notifies the service manager that it stops and that it has started', async () => {
   const to = [ADDRESSES.server, '443', SERVER_NAME, ADDRESSES.nodeLan, 'api.example.com'];
   const client = await pairs(rig.topology, ...to);
   const seen: { stop: number; connection: number; answer: number; plain: number }[] = [];
@@ -133,12 +133,21 @@ test('in the median of five restarts, a new inspected connection waits less than
     for (let round = 0; round < 5; round++) {
       await pause(500);
       const before = await plainStart();
+      manager.messages.length = 0;
       const signalled = Date.now();
       await rig.node.end('SIGTERM');
       const stop = Date.now() - signalled;
       const [first] = await Promise.all([client.send(), rig.node.restart()]);
       expect([first.connection.end, first.answer.end]).toEqual(['open', NOERROR]);
       await rig.node.ready();
+      await expect
+        .poll(() => manager.messages)
+        .toEqual([
+          'STOPPING=1',
+          'STATUS=opening the store of 1 MiB',
+          'STATUS=putting the stored policy in force',
+          'READY=1',
+        ]);
       const plain = (before + (await plainStart())) / 2;
       seen.push({ stop, connection: first.connection.tookMs, answer: first.answer.tookMs, plain });
     }
@@ -154,20 +163,6 @@ test('in the median of five restarts, a new inspected connection waits less than
   expect(inStarts('answer')).toBeLessThan(13);
   // A lookup waits until the datapath is open, and a connection does not.
   expect(middle(seen.map(({ connection, answer }) => connection / answer))).toBeLessThan(0.9);
-});
-
-test('the node notifies the service manager that it has started, and that it stops', async () => {
-  manager.messages.length = 0;
-  await rig.node.end('SIGTERM');
-  await rig.node.restart();
-  await rig.node.ready();
-  const all = [
-    'STOPPING=1',
-    'STATUS=opening the store of 1 MiB',
-    'STATUS=putting the stored policy in force',
-    'READY=1',
-  ];
-  await expect.poll(() => manager.messages).toEqual(all);
 });
 
 test('a restart with another DNS listen address closes the socket of the former address, and logs the closing', async () => {
