@@ -41,7 +41,7 @@ async function allFindings(): Promise<Row[]> {
         const place = { limit: FINDINGS, cursor: null };
         const { nodes_responded: responded } = await findingsOfNodes(management, query, new URLSearchParams(), place);
         if (responded !== NODES + 1 - silent)
-          throw new Error(`${responded} nodes answered, expected ${NODES + 1 - silent}`);
+          throw new Error(`${responded} nodes answered the query for findings, expected ${NODES + 1 - silent}`);
         times.push(performance.now() - began);
       }
       const [first = Number.NaN, ...later] = times;

@@ -112,7 +112,9 @@ function verify(
     for (const place of [0, 1]) sum += expected(Array.from({ length: each }, next), place);
   const { checksum } = program.run({ ...request, count: CHECKED });
   if (checksum !== BigInt(sum))
-    throw new Error(`lookups of kind ${request.kind}: the checksum of the results is ${checksum}, expected ${sum}`);
+    throw new Error(
+      `search for addresses by the method ${request.kind}: the checksum of the results is ${checksum}, expected ${sum}`,
+    );
 }
 
 /** Returns `count` random boundaries in ascending order, of which the first is 0, as 32-bit numbers. */

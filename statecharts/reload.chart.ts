@@ -71,7 +71,7 @@ const reload = setup({
 
 function present<T>(value: T | null | undefined): T {
   if (value === undefined || value === null)
-    throw new Error('reload the configuration: the request or the plan is missing');
+    throw new Error('reload the configuration: the request or the list of changes is missing');
   return value;
 }
 const nextPart = ({ plan, changed }: ReloadContext): ReloadPart => present(plan?.parts[changed.length]);

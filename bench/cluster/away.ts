@@ -34,7 +34,7 @@ export async function away(etcd: EtcdCluster): Promise<Row[]> {
       return { kv: cluster.kv, store: cluster.store, commits: cluster.commits, seals: false };
     },
   );
-  if (cluster === null) throw new Error('the store was opened, but it did not create its cluster client');
+  if (cluster === null) throw new Error('the store was opened without a client of etcd');
   const writer = await SimulatedNode.create('writer', etcd.options);
   const thread = createPolicyThread();
   try {

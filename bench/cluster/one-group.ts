@@ -117,5 +117,5 @@ async function enforces(node: ClusterNode, generation: number): Promise<void> {
     const { status } = await node.request('GET', '/api/v1/policies', undefined, headers);
     if (status === 200) return;
   }
-  throw new Error(`${node.id} does not enforce generation ${generation}`);
+  throw new Error(`the node ${node.id} does not enforce generation ${generation}`);
 }

@@ -30,7 +30,7 @@ class Connections {
   readonly #answers: AsyncIterator<string>;
 
   private constructor(readonly child: ChildProcess) {
-    if (child.stdout === null) throw new Error('the connections process has no stdout');
+    if (child.stdout === null) throw new Error('the process that opens the connections has no stdout');
     this.#answers = createInterface(child.stdout)[Symbol.asyncIterator]();
   }
 

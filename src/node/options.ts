@@ -61,7 +61,7 @@ export function servicePlaneOptions(
   dataplane: Config['dataplane'],
 ): ServicePlaneOptions {
   const address = parseAddress(listen.host);
-  if (address === undefined) throw new Error(`${listen.host} is not an IPv4 address`);
+  if (address === undefined) throw new Error(`service_plane.listen: ${listen.host} is not an IPv4 address`);
   const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
   const upstreamMark = dataplane === null ? 0 : upstreamBits(dataplane.markMask);
   return { ...plane, listen: { address, port: listen.port }, mark, upstreamMark };

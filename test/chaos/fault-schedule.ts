@@ -154,8 +154,8 @@ export function faultSchedule({ seed, durationMs, members, nodes }: FaultSchedul
       for (const member of members) freeAt.set(member, freeAfter(fault, RECOVERY_MS));
       continue;
     }
-    // Compactions and collections are drawn apart from the other kinds: they are possible at all times, and
-    // would be drawn most often while the members and nodes have faults.
+    // Compactions of etcd and collections of unused policy parts are drawn apart from the other kinds: they
+    // are possible at all times, and would be drawn most often while the members and nodes have faults.
     if (members.length > 0 && random.chance(WHOLE_CHANCE)) {
       faults.push({ at, kind: 'compact', target: null, forMs: 0 });
       continue;

@@ -51,7 +51,7 @@ describe('weir cluster join', () => {
     expect([code, err]).toEqual([
       1,
       expect.stringMatching(
-        /^weir: the files of the cluster cannot be written: .*; the join token is used up[\s\S]*print a new token with `weir cluster token`[\s\S]*run this command again/,
+        /^weir: the certificates and the configuration of the cluster cannot be written: .*; the join token is used up[\s\S]*print a new token with `weir cluster token`[\s\S]*run this command again/,
       ),
     ]);
     expect(readFileSync(config, 'utf8')).toBe(TEXT);

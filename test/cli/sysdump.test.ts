@@ -67,22 +67,27 @@ FILE is complete: 2 files, ${bytes.length} B
       'ends with a broken connection',
       (bytes: Buffer) => bytes.subarray(0, 100),
       { breaksOff: true },
-      /^weir: FILE is incomplete: terminated$/,
+      /^weir: the support dump FILE is incomplete: terminated$/,
     ],
     [
       'is truncated',
       (bytes: Buffer) => bytes.subarray(0, -20),
       {},
-      /^weir: FILE is incomplete: unexpected end of file$/,
+      /^weir: the support dump FILE is incomplete: unexpected end of file$/,
     ],
-    ['is not a gzip archive', () => Buffer.from('<html>'), {}, /^weir: FILE is incomplete: incorrect header check$/],
-    ['is empty', () => Buffer.alloc(0), {}, /^weir: FILE is incomplete: /],
+    [
+      'is not a gzip archive',
+      () => Buffer.from('<html>'),
+      {},
+      /^weir: the support dump FILE is incomplete: incorrect header check$/,
+    ],
+    ['is empty', () => Buffer.alloc(0), {}, /^weir: the support dump FILE is incomplete: /],
     [
       'is altered',
       (bytes: Buffer) =>
         gzipSync(Buffer.from(gunzipSync(bytes).toString('latin1').replace('first', 'worst'), 'latin1')),
       {},
-      /^weir: FILE is incomplete: node-a\/a[.]txt differs from its entry in the manifest$/,
+      /^weir: the support dump FILE is incomplete: node-a\/a[.]txt differs from its entry in the manifest$/,
     ],
     [
       'has no manifest',
@@ -91,7 +96,7 @@ FILE is complete: 2 files, ${bytes.length} B
         return gzipSync(Buffer.concat([tar.subarray(0, tar.lastIndexOf('weir-sysdump-')), Buffer.alloc(1_024)]));
       },
       {},
-      /^weir: FILE is incomplete: the archive ends before its manifest$/,
+      /^weir: the support dump FILE is incomplete: the archive ends before its manifest$/,
     ],
   ])(
     '`weir sysdump` exits with 1 if the downloaded archive is incomplete or damaged: it %s',

@@ -241,7 +241,7 @@ test('`weir cluster nodes` shows ready, frozen and stopped nodes', async () => {
   expect(at(2).crashes).toEqual([]);
   expect((await at(0).request('GET', FINDINGS)).body).toMatchObject({
     partial: true,
-    node_errors: [{ node_id: 'n3', error: 'the node is not a member of the cluster at present' }],
+    node_errors: [{ node_id: 'n3', error: 'the requested node is not a member of the cluster at present' }],
   });
 });
 

@@ -42,7 +42,7 @@ const forgetNeighbours = async (): Promise<void> => {
     await space.must('ip', '-6', 'neigh', 'flush', 'all');
 };
 
-/** Returns the number of packets that lan0 did not send to the client because lan0 had no queue. */
+/** Returns the number of packets that the kernel dropped because lan0 could not send them (`tx dropped`). */
 async function unsent(): Promise<number> {
   const [link] = JSON.parse(await topology.node.must('ip', '-j', '-s', 'link', 'show', 'dev', 'lan0')) as {
     stats64: { tx: { dropped: number } };

@@ -28,7 +28,7 @@ const sh = (command: string): void => void execFileSync('sh', ['-ec', command]);
 const ip = (command: string): void => void execFileSync('ip', command.split(' '));
 const review = (interfaces: readonly string[], more: Partial<DatapathOptions> = {}): Review =>
   new LocalDatapath(datapathOptions(topology.pinPath, { interfaces, ...more })).review();
-/** With `police_local`, the datapath does not support NAT. */
+/** The datapath refuses NAT if the policy also applies to packets of the node itself (`police_local`). */
 const policeLocal = { policeLocal: true };
 const nft = (rule: string, hook = 'postrouting', family = 'ip'): string =>
   `nft 'add table ${family} mine; add chain ${family} mine some { type nat hook ${hook} priority 0; }; add chain ${family} mine next; ${

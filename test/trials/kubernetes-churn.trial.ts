@@ -36,7 +36,8 @@ skipUnless(IS_BUILT, `the server is not built: npm run ${API_SERVER}`).describe(
         await rig.agree('the start');
         rig.sentinels.begin();
         for (; Date.now() < until; rounds++) {
-          // The last process of the node lives for half of the time, so that its memory can be compared.
+          // Only the first half of the time has faults that end the node, so that a leak shows in the memory
+          // of the last process.
           const isFirstHalf = until - Date.now() > MINUTES * 30_000;
           const fault = FAULTS[rounds] ?? random.pick(FAULTS.filter((each) => isFirstHalf || !each.startsWith('node')));
           await rig.round(fault, random.between(...EVENTS_A_ROUND));

@@ -291,6 +291,7 @@ function missing(pointer: string): ApiError {
 
 function addressOf(text: string): number {
   const address = parseAddress(text);
-  if (address === undefined) throw new RangeError('the validated address is not an IPv4 address');
+  if (address === undefined)
+    throw new RangeError(`explain a packet: the schema accepted ${text}, which is not an IPv4 address`);
   return address;
 }

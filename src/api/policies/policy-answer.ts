@@ -88,7 +88,7 @@ export function answerGroup(
       return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
     }
     case 'deleted':
-      throw new Error('remove a source group: the whole policy was removed');
+      throw new Error('answer a request for one source group: the outcome is that of a removed policy');
     case 'written': {
       const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);

@@ -82,10 +82,13 @@ export async function joinCluster({ token, config, listen, advertise }: Join): P
     });
     rewrite(file, document.toString());
   } catch (cause) {
-    throw new CliError(`the files of the cluster cannot be written: ${reasonOf(cause)}; the join token is used up`, {
-      cause,
-      fix: `remove the cause, print a new token with \`weir cluster token\` on a node of the cluster, and run this command again with it`,
-    });
+    throw new CliError(
+      `the certificates and the configuration of the cluster cannot be written: ${reasonOf(cause)}; the join token is used up`,
+      {
+        cause,
+        fix: `remove the cause, print a new token with \`weir cluster token\` on a node of the cluster, and run this command again with it`,
+      },
+    );
   }
   return folder;
 }
@@ -103,14 +106,18 @@ function tryToWrite(file: string, text: string, folder: string, user: SystemUser
     rewrite(file, text);
   } catch (cause) {
     const isForbidden = (cause as NodeJS.ErrnoException).code === 'EPERM' && process.getuid?.() !== 0;
-    throw new CliError(`the files of the cluster cannot be written for the user ${user.name}: ${reasonOf(cause)}`, {
-      cause,
-      fix: isForbidden ? 'run the command with sudo' : undefined,
-    });
+    throw new CliError(
+      `the certificates and the configuration of the cluster cannot be written for the user ${user.name}: ${reasonOf(cause)}`,
+      {
+        cause,
+        fix: isForbidden ? 'run the command with sudo' : undefined,
+      },
+    );
   }
   const problem = readingProblem(file, user) ?? readingProblem(probe, user);
   rmSync(probe);
-  if (problem !== null) throw new CliError(`${problem.message}, and the node runs as this user`, { fix: problem.fix });
+  if (problem !== null)
+    throw new CliError(`${problem.message}; the node runs as the user ${user.name}`, { fix: problem.fix });
 }
 
 /** Replaces the configuration file, and keeps its owner, group and mode. */

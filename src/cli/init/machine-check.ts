@@ -23,18 +23,16 @@ export function checkMachineFor(config: string, asUnit: boolean): readonly strin
   const check = checkSchema.safeParse(parsed(stdout));
   if (!check.success) {
     const reason = error?.message ?? stderr.trim();
-    throw new CliError(`the check of this machine ${called(privileges)}failed: ${reason}`);
+    throw new CliError(`the check of this machine${called(privileges)} failed: ${reason}`);
   }
   const { missing, faults, warnings } = check.data;
   const reasons = [...missing.map(({ sentence }) => sentence), ...faults];
   if (reasons.length === 0) return warnings;
-  throw new CliError(
-    [`this machine cannot enforce the configuration ${called(privileges)}`.trim(), ...reasons].join('\n  '),
-  );
+  throw new CliError([`this machine cannot enforce the configuration${called(privileges)}`, ...reasons].join('\n  '));
 }
 
 function called(privileges: Privileges | null): string {
-  return privileges === null ? '' : `as user ${privileges.user} with the capabilities of ${UNIT} `;
+  return privileges === null ? '' : ` as user ${privileges.user} with the capabilities of ${UNIT}`;
 }
 
 /** Returns the options with which `setpriv` runs a command with only these privileges, like systemd. */

@@ -75,7 +75,8 @@ export class ArchiveCheck {
         throw new Error(`${path} differs from its entry in the manifest`);
     }
     const [unknown] = this.#files.keys();
-    if (unknown !== undefined) throw new Error(`the manifest does not list ${unknown}`);
+    if (unknown !== undefined)
+      throw new Error(`the archive contains the file ${unknown}, which its manifest does not list`);
     return { entries };
   }
 

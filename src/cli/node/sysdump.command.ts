@@ -26,7 +26,7 @@ export function addSysdumpCommand(program: Command, terminal: Terminal): void {
           await Promise.all([sink.write(chunk), check.write(chunk)]);
         }
       } catch (cause) {
-        throw new CliError(`${target} is incomplete: ${reasonOf(cause)}`, {
+        throw new CliError(`the support dump ${target} is incomplete: ${reasonOf(cause)}`, {
           cause,
         });
       } finally {
@@ -74,7 +74,7 @@ async function whole(check: ArchiveCheck, target: string): Promise<CheckedArchiv
   try {
     return await check.end();
   } catch (cause) {
-    throw new CliError(`${target} is incomplete: ${reasonOf(cause)}`, { cause });
+    throw new CliError(`the support dump ${target} is incomplete: ${reasonOf(cause)}`, { cause });
   }
 }
 

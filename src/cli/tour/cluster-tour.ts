@@ -182,7 +182,7 @@ async function until<T>(what: string, attempt: () => Promise<T | null>): Promise
   for (const end = performance.now() + WAIT_MS; ; await pause(100)) {
     const value = await attempt();
     if (value !== null) return value;
-    if (performance.now() > end) throw new TourFailure(`no result within ${WAIT_MS / 1_000} s: ${what}`);
+    if (performance.now() > end) throw new TourFailure(`this did not happen within ${WAIT_MS / 1_000} s: ${what}`);
   }
 }
 

@@ -135,7 +135,7 @@ export async function gatewayAct(topology: Topology, node: NodeProcess, { folder
 async function expectFirst(child: ReturnType<Topology['client']['start']>, expected: string): Promise<void> {
   const line = await firstLine(child);
   if (line !== expected)
-    throw new TourFailure(`read the first line of a command: expected "${expected}", got "${line}"`);
+    throw new TourFailure(`the first line of the output of the traffic program is "${line}", expected "${expected}"`);
 }
 
 async function accepted(node: NodeProcess, method: string, path: string): Promise<string> {

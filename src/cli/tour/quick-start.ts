@@ -165,7 +165,7 @@ function lineReader(child: ReturnType<Topology['client']['start']>) {
     until: async (matches: (line: string) => boolean, what: string): Promise<string> => {
       let late: NodeJS.Timeout | undefined;
       const deadline = new Promise<never>((_, reject) => {
-        late = setTimeout(() => reject(new TourFailure(`no result within 10 s: ${what}`)), 10_000);
+        late = setTimeout(() => reject(new TourFailure(`this did not happen within 10 s: ${what}`)), 10_000);
       });
       try {
         for (;;) {

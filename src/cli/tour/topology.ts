@@ -75,7 +75,7 @@ async function must(command: string, ...args: string[]): Promise<string> {
 /** Runs several `ip` commands in a network namespace. */
 async function batch(namespace: string, commands: readonly string[]): Promise<void> {
   const { code, stderr } = await run('ip', ['-n', namespace, '-batch', '-'], `${commands.join('\n')}\n`);
-  if (code !== 0) throw new Error(`ip -n ${namespace}: ${stderr.trim()}`);
+  if (code !== 0) throw new Error(`ip -batch in the network namespace ${namespace}: ${stderr.trim()}`);
 }
 
 /**

@@ -64,7 +64,7 @@ export class PeerClient {
     let size = 0;
     for await (const chunk of response as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > MAX_BYTES) throw new Error(`the response has more than ${MAX_BYTES} bytes`);
+      if (size > MAX_BYTES) throw new Error(`the response of the other node has more than ${MAX_BYTES} bytes`);
       chunks.push(chunk);
     }
     return { status: response.statusCode ?? 0, body: JSON.parse(Buffer.concat(chunks).toString()) };

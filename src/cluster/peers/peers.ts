@@ -150,7 +150,7 @@ export class Peers {
 }
 
 function present(address: NodeAddress | null): NodeAddress {
-  if (address === null) throw new Error('the node is not a member of the cluster at present');
+  if (address === null) throw new Error('the requested node is not a member of the cluster at present');
   return address;
 }
 

@@ -167,8 +167,8 @@ function addLists(
       const bottoms = lines.count;
       lines.set(line, 2 + 2 * place, destinations.ref(tree));
       if (place === 0 && count < MAX_RULE_BLOCKS && lines.count - bottoms > CACHED_LINES) {
-        // A bottom line of the tree refers to eight port maps of half a cache line each, which are four
-        // lines. The port maps follow the bottom lines, in the same order.
+        // The lowest level of the search tree over destinations: each of its cache lines refers to eight port
+        // maps of half a line. These four lines of port maps follow the tree, in the same order.
         const size = at(program.destinations.offsets, tree + 1) - at(program.destinations.offsets, tree);
         const first = bottoms + Math.ceil(size / BOTTOM_KEYS);
         lines.set(line, LIST_PORT_MAPS, (first - LINES_OF_PORT_MAPS * bottoms) >>> 0);
@@ -187,6 +187,8 @@ function addLists(
 function at(words: Uint32Array, index: number): number {
   const value = words[index];
   if (value === undefined)
-    throw new RangeError(`build a program image: index ${index} is out of bounds, there are ${words.length} entries`);
+    throw new RangeError(
+      `build a program image: the index ${index} of the compiled policy is out of bounds, its array has ${words.length} entries`,
+    );
   return value;
 }

@@ -84,6 +84,7 @@ export function flowConversion(from: StructLayout, to: StructLayout, samePolicy:
 
 function fieldOf(layout: StructLayout, name: string): Field {
   const field = layout.fields[name];
-  if (field === undefined) throw new RangeError(`convert flows: the layout has no field ${name}`);
+  if (field === undefined)
+    throw new RangeError(`convert flows of the previous process: a struct layout has no field ${name}`);
   return field;
 }

@@ -351,5 +351,5 @@ function filteredError(removals: ReadonlySet<Removal>, [rebound]: readonly Remov
     return extendedError(EXTENDED_ERROR.blocked, `rebind protection: ${formatAddress(address)} is ${reason}`);
   }
   const words = [...removals].map((why) => REMOVALS[why]);
-  return extendedError(EXTENDED_ERROR.filtered, `removed: ${words.join(', ')}`);
+  return extendedError(EXTENDED_ERROR.filtered, `removed from the answer: ${words.join(', ')}`);
 }

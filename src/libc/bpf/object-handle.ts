@@ -18,7 +18,8 @@ export function passedObject(fd: number): PassedObject {
 export function takeObject(doing: string, { fd, id }: PassedObject): number {
   const taken = duplicate(doing, fd);
   try {
-    if (objectId(taken) !== id) throw new Error(`${doing}: the thread that passed the file descriptor has closed it`);
+    if (objectId(taken) !== id)
+      throw new Error(`${doing}: the thread that passed the file descriptor of this BPF object has closed it`);
     return taken;
   } catch (failure) {
     libc.close(taken);

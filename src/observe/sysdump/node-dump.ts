@@ -50,7 +50,10 @@ export async function copyDump(
     const reading = (async () => {
       for await (const file of files) {
         const { name, size = 0 } = file.header;
-        if (size > MAX_BYTES) throw new Error(`the file ${name} has ${size} bytes; at most ${MAX_BYTES} are accepted`);
+        if (size > MAX_BYTES)
+          throw new Error(
+            `the file ${name} in the support dump of the other node has ${size} bytes, more than ${MAX_BYTES}`,
+          );
         const bytes = await buffer(file);
         // The path is ARCHIVE/FOLDER/FILE, or ARCHIVE/manifest.json.
         const [, folder, ...path] = name.split('/');

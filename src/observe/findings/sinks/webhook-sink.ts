@@ -52,7 +52,7 @@ export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions
 
 async function secretIn(path: string): Promise<string> {
   const secret = (await readBounded(path, MAX_BYTES.secret)).toString().trim();
-  if (secret === '') throw new Error(`read ${path}: it is empty`);
+  if (secret === '') throw new Error(`read the secret of the webhook: ${path} is empty`);
   return secret;
 }
 

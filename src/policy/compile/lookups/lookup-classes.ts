@@ -23,8 +23,8 @@ export type LookupClasses = {
   readonly offsets: Uint32Array;
   readonly groups: Uint32Array;
   /**
-   * For each class, the index of the group that decides every DNS lookup that no hostname rule decides;
-   * `NONE` if the class has no such group.
+   * For each class of sources, the index of the group that decides the DNS lookups that no hostname rule
+   * decides; `NONE` if the class has no such group.
    */
   readonly finals: Uint32Array;
 };
