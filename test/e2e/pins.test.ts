@@ -69,7 +69,7 @@ test('GET /ready names the BPF pins that the node cannot restore', async () => {
   chmodSync(pinPath, 0o755);
   try {
     rmSync(join(pinPath, 'maps-1', 'flows'));
-    await expect.poll(config, soon).toMatch(/^reattach_failed: .*make the pins flows again: .*EACCES/);
+    await expect.poll(config, soon).toMatch(/^reattach_failed: .*pin the maps flows again: .*EACCES/);
     await isEnforced();
   } finally {
     chownSync(pinPath, uid, gid);

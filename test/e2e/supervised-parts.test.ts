@@ -34,7 +34,8 @@ describe('GET /ready', () => {
       });
     }, WAIT);
     await eventually(async () => expect(await detailOf('dataplane_running')).toBe('enforcing'), WAIT);
-    expect((await rig.node.request('GET', '/api/v1/audit/findings')).status).toBe(200);
+    const { status, text } = await rig.node.request('GET', '/api/v1/audit/findings');
+    expect(status, text).toBe(200);
   });
 
   test('GET /ready reports that the policy thread is down from the end of the thread until a new thread runs', async () => {
