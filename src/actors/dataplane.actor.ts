@@ -18,10 +18,7 @@ import { configuredBy } from './configured.js';
 import { settingsActor } from './settings.actor.js';
 
 export type DataplanePorts = {
-  /**
-   * The datapath that the actor controls. If its worker thread ends, the next call of `open` starts a new
-   * thread.
-   */
+  /** If the worker thread of the datapath ends, the next call of `open` starts a new thread. */
   readonly datapath: Datapath;
   /** The interface names in the configuration. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];

@@ -44,7 +44,6 @@ export type NodePorts = {
   readonly now: () => Date;
 };
 
-/** Creates the node actor: its statechart, with the actors of all parts that the node supervises. */
 export function nodeActor(bus: Bus<Message>, ports: NodePorts) {
   const { policyWrites, dataplane, dns, servicePlane, cluster, settings, supervised, events, now } = ports;
   return nodeChart.provide({

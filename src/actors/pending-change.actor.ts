@@ -21,7 +21,6 @@ type Decision = Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>;
 /** The author of changes that Weir itself makes. */
 const AUTHOR = 'weir';
 
-/** Creates the actor of pending changes: its statechart, which acts on the store and on the cluster. */
 export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, health, now }: PendingChangePorts) {
   const decision = async ({ change, seenAt }: SeenChange, signal: AbortSignal): Promise<Decision> => {
     if (cluster !== null) return cluster.rollouts.decide(change, signal);

@@ -13,18 +13,11 @@ const SETTING = RECORDS.performanceMode;
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /**
-   * The switch for events of the BPF program. This actor enables the switch if and only if performance mode
-   * is enabled.
-   */
+  /** This actor enables the switch if and only if performance mode is enabled. */
   readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };
 
-/**
- * Creates the actor of performance mode: its statechart, which acts on the stored setting and on the switch
- * for events.
- */
 export function performanceModeActor(bus: Bus<Message>, { settings, events, now }: PerformanceModePorts) {
   const modeOf = ({ enabled, revision }: PerformanceSetting): PerformanceMode => ({
     enabled,

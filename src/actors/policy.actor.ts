@@ -31,10 +31,7 @@ import { configuredBy } from './configured.js';
 const STAGE_TIMEOUT_MS = 60_000;
 const FLIP_TIMEOUT_MS = 5_000;
 
-/**
- * Creates the policy actor: its statechart, which acts on the store and on the policy thread. The actor sends
- * requests to the dataplane over the bus.
- */
+/** The actor sends requests to the dataplane over the bus. */
 export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster: Cluster | null) {
   const publish = (_: unknown, { message }: { message: Message | null }): void => {
     if (message !== null) bus.publish(message);

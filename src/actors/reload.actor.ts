@@ -36,10 +36,6 @@ export type ReloadPorts = {
   commit(): void;
 };
 
-/**
- * Creates the reload actor: its statechart, which acts on the configuration, and on the parts by messages on
- * the bus.
- */
 export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
   const configured = (): ReloadPorts => {
     if (ports === null) throw new Error('this node has no configuration file');

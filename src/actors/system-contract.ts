@@ -38,7 +38,6 @@ export type KubernetesPorts = {
   readonly releaseMs?: number;
 };
 
-/** The objects of Kubernetes that own addresses. */
 export type AddressOwners = Pick<MemberDistribution, 'ownerOf' | 'owners' | 'ownersChanged' | 'addressesShared'>;
 
 export type SystemPorts = {
@@ -81,7 +80,6 @@ export type SystemPorts = {
    */
   readonly observer?: SupervisedPart | null;
   readonly policyFile?: SupervisedPart | null;
-  /** The setting `node.id`. */
   readonly nodeId?: string;
   /** The configuration file, for reloads. Null or omitted: the node cannot reload. */
   readonly reload?: ReloadPorts | null;
@@ -108,10 +106,7 @@ export type System = Operations & {
   readonly inspecting: ServicePlaneState;
   /** Returns the counters of the datapath; null while the datapath is not open. */
   datapathStats(): Promise<DatapathStats | null>;
-  /**
-   * Passes the event source of the datapath to `listener`, see `Datapath.onEventSource`. Has no effect on a
-   * node without a dataplane.
-   */
+  /** See `Datapath.onEventSource`. Has no effect on a node without a dataplane. */
   onEventSource(listener: (source: EventSource) => void): void;
   /**
    * Sets whether the BPF program also sends flow events while performance mode is enabled. Initially, it

@@ -2,9 +2,7 @@ import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Listener } from './api.js';
 
-/**
- * Limits of the HTTP server (D2, D37). `DEFAULT_LIMITS` has the values of a node; tests set smaller limits.
- */
+/** `DEFAULT_LIMITS` has the values of a node (D2, D37); tests set smaller limits. */
 export type ApiLimits = {
   readonly bodyBytes: number;
   readonly policyBodyBytes: number;

@@ -1,9 +1,6 @@
 import type { Refusal } from '#contracts/refusal.js';
 
-/**
- * An error that contains a refusal. A statechart that catches this error sends the refusal to the sender of
- * the request.
- */
+/** A statechart that catches this error sends the refusal to the sender of the request. */
 export class Refused extends Error {
   override readonly name = 'Refused';
   constructor(readonly refusal: Refusal) {
@@ -11,10 +8,7 @@ export class Refused extends Error {
   }
 }
 
-/**
- * Returns the outcome of a request if the request succeeded. Throws a `Refused` error if the outcome is a
- * refusal.
- */
+/** Returns the outcome of a request. Throws a `Refused` error if the outcome is a refusal. */
 export function accepted<T extends { readonly kind: string }>(outcome: T | Refusal): T {
   if (isRefusal(outcome)) throw new Refused(outcome);
   return outcome;

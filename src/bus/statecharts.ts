@@ -58,7 +58,6 @@ export type Statechart = {
   readonly recent: readonly { readonly time: string; readonly event: string; readonly value: unknown }[];
 };
 
-/** Gives access to the statecharts of all actors on the node and to their transitions. */
 export type Statecharts = {
   charts(): readonly Statechart[];
   /**

@@ -2,7 +2,6 @@ import { InvalidArgumentError } from 'commander';
 import { durationMs } from '#contracts/duration.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 
-/** Parses a flag value that is a whole number, such as a count. */
 export function wholeNumber(text: string): number {
   const value = wholeNumberOf(text) ?? 0;
   if (value < 1 || value > 9_999_999) throw new InvalidArgumentError('It must be a number from 1 to 9999999.');

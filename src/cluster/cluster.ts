@@ -138,7 +138,6 @@ export class Cluster {
   readonly #election: Election;
   readonly #rehearsals: Rehearsals;
   readonly #self: string;
-  /** The connections to the other nodes. */
   readonly peers: Peers;
   readonly certificate: PeerCertificate;
   readonly #address: string;
@@ -279,7 +278,6 @@ export class Cluster {
     return registeredNodes(this.kv);
   }
 
-  /** Removes a node from the cluster, see `removeNode`. */
   remove(removal: NodeRemoval): Promise<void> {
     return removeNode({ client: this.#client, keys: this.#keys, kv: this.kv }, removal);
   }

@@ -103,7 +103,6 @@ export class ClusterKeys {
     return under(this.#of(RECORDS.history.prefix));
   }
 
-  /** Returns whether a key of the local store is replicated to all nodes. */
   isReplicated(local: string): boolean {
     return !this.#local.has(local) && (local === HEAD || REPLICATED.some((prefix) => local.startsWith(prefix)));
   }
@@ -113,7 +112,6 @@ export class ClusterKeys {
     return REPLICATED;
   }
 
-  /** Returns the key in etcd for a key of the local store. */
   inEtcd(local: string): string {
     if (ON_DEMAND.some((prefix) => local.startsWith(prefix))) return this.#of(local);
     if (this.isReplicated(local)) return this.#of(`shared/${local}`);

@@ -57,7 +57,6 @@ export type ClusterOperations = {
    */
   redeemJoinToken(secret: string): Promise<ClusterAccess | null>;
 };
-/** A node of the cluster. */
 export type ClusterNode = Pick<RegisteredNode, 'id' | 'address' | 'version'> & {
   /**
    * When the node joined the cluster. ISO 8601, UTC. If the member runs an older build that does not register

@@ -66,7 +66,6 @@ export type ReplicaState = {
 };
 
 export type Proposal = Omit<PolicyProposal, 'id' | 'node'>;
-/** The value of an entry of the write lock. */
 export type LockValue = { readonly node: string; readonly proposal?: Proposal };
 export type Vote = { readonly node: string; readonly staged: boolean; readonly refusal: Refusal | null };
 export type HealthReport = { readonly fault: string | null };

@@ -29,9 +29,7 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
-  /**
-   * The time in milliseconds for which Weir keeps wiretap messages, so that a new reader can start with them.
-   */
+  /** How long wiretap messages are kept, in milliseconds, so that a new reader can start with them. */
   readonly wiretap: { readonly replayMs: number };
   readonly metrics: MetricsConfig;
   readonly servicePlane: ServicePlaneConfig | null;
@@ -63,7 +61,6 @@ type DataplaneConfig = {
   readonly flowCapacity: number;
   readonly flowShare: number;
   readonly programCapacity: number;
-  /** Idle timeouts of flows in milliseconds, by the state of the flow. */
   readonly timeoutsMs: FlowTimeouts;
   readonly grantCapacity: number;
   readonly markMask: number;

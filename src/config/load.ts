@@ -29,10 +29,7 @@ export function loadConfig(file: string, environment: Environment = process.env)
   return readConfig(file, environment).config;
 }
 
-/**
- * Reads the configuration like `loadConfig`. Also returns the configuration in the form that a support dump
- * may show.
- */
+/** Like `loadConfig`, but also returns the configuration that a support dump may show. */
 export function readConfig(file: string, environment: Environment = process.env): ReadConfig {
   let yaml: string;
   try {

@@ -35,9 +35,7 @@ export function parseYaml(text: string, options: Options = {}): Document.Parsed<
   return document;
 }
 
-/**
- * Returns the offset at which the nesting of a text first exceeds `MAX_DEPTH`, or undefined if it never does.
- */
+/** Returns the offset at which the nesting first exceeds `MAX_DEPTH`, or undefined if it never does. */
 function tooDeepAt(text: string): number | undefined {
   const parser = new Parser();
   for (const lexeme of new Lexer().lex(text)) {

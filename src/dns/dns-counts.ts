@@ -34,10 +34,7 @@ export class RecentWaits {
     this.#waits[this.#count++ % KEPT] = ms;
   }
 
-  /**
-   * Returns the median and the 99th percentile of the waiting times. Returns null before the first call of
-   * `add`.
-   */
+  /** Returns null before the first call of `add`. */
   summary(): { readonly medianMs: number; readonly p99Ms: number } | null {
     const sorted = this.#waits.slice(0, this.#count).sort();
     const at = (part: number): number => sorted[Math.floor(sorted.length * part)] ?? 0;

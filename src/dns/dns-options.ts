@@ -9,9 +9,7 @@ export type DnsOptions = DnsSettings & {
    * these queries to the proxy.
    */
   readonly transparent: boolean;
-  /**
-   * The packet mark (`SO_MARK`) of all packets that the proxy sends to upstreams and clients; 0 sets no mark.
-   */
+  /** The packet mark (`SO_MARK`) of all packets that the proxy sends; 0 sets no mark. */
   readonly mark: number;
   /**
    * The client gets SERVFAIL if the grants that permit traffic to the answered addresses are not in force

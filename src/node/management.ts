@@ -30,7 +30,6 @@ export type NodeParts = {
   readonly log: LogRing;
 };
 
-/** Implements the interface that the API uses with the parts of a node. */
 export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
   const { version, system, cluster, interceptCa, authority, work, observer, running, log } = parts;
   const { config } = running;

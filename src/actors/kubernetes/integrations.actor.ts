@@ -10,10 +10,6 @@ export type IntegrationsPorts = {
   readonly reflectors: Observable<ReflectorChange>;
 };
 
-/**
- * Creates the actor of the integrations: its statechart, with their stored names and the reflectors (list and
- * watch) of the Kubernetes thread.
- */
 export function integrationsActor({ names, reflectors }: IntegrationsPorts) {
   const watch = fromEventObservable<KubernetesEvent, KubernetesInput>(({ input }) =>
     reflectors.pipe(

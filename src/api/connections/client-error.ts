@@ -2,10 +2,7 @@ import type { Socket } from 'node:net';
 import type { ErrorCode } from '#api/errors/error-table.js';
 import { ApiError, PROBLEM_TYPE, problemDocument } from '#api/errors/errors.js';
 
-/**
- * Responds to input that the HTTP parser rejects: input that is not HTTP, has too large headers, or arrives
- * too slowly.
- */
+/** Responds to input that is not HTTP, has too large headers, or arrives too slowly. */
 export function answerClientError(error: Error & { readonly code?: string }, socket: Socket): void {
   if (error.code === 'ECONNRESET' || socket.destroyed) return;
   answerProblem(socket, new ApiError(codeOf(error.code)));

@@ -84,9 +84,7 @@ export function webSocketStream(socket: WebSocket, { begin, isAllowed }: Stream)
   });
 }
 
-/**
- * Closes a WebSocket at most about `LOOK_MS` milliseconds after the token of its request has become invalid.
- */
+/** Closes a WebSocket at most about `LOOK_MS` milliseconds after its token has become invalid. */
 export function closeWithToken(socket: WebSocket, isAllowed: Stream['isAllowed']): void {
   const looks = setInterval(async () => {
     if (!(await isAllowed())) socket.close(...CLOSES.token_ended);

@@ -1,9 +1,6 @@
 import type { RefusalCode } from '#contracts/refusal.js';
 
-/**
- * An error of the management API: its HTTP status and title, when the error occurs, and what the client can
- * do.
- */
+/** An error of the management API. */
 export type ErrorEntry = {
   readonly status: number;
   readonly title: string;

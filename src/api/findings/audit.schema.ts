@@ -127,9 +127,7 @@ export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {
   };
 }
 
-/**
- * Converts a page of findings of one node to the response body. `nodeId` is the only node id of each finding.
- */
+/** `nodeId` is the only node id of each finding. */
 export function shownPage({ items, next }: FindingPage, nodeId: string): z.infer<typeof FindingsSchema> {
   return {
     items: items.map((finding) => shownFinding(finding, nodeId)),

@@ -109,7 +109,6 @@ export class MergedFindings {
   }
 }
 
-/** Returns one finding for the equal findings of several nodes. */
 function sumOf(byNode: ReadonlyMap<string, ShownFinding>): ShownFinding {
   const [first, ...others] = [...byNode.values()].sort((a, b) => (a.last_seen > b.last_seen ? -1 : 1));
   if (first === undefined) throw new Error('merge the equal findings of several nodes: the list of findings is empty');

@@ -16,7 +16,6 @@ const JSON_TYPE = 'application/json; charset=utf-8';
 export const sendJson = (reply: FastifyReply, bytes: Uint8Array): FastifyReply =>
   reply.type(JSON_TYPE).send(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength));
 
-/** The query parameters of a policy write. */
 type WriteQuery = z.infer<typeof activationQuery> & { readonly activate?: boolean | undefined };
 export type WriteRequest = FastifyRequest & { readonly query: WriteQuery };
 

@@ -22,10 +22,7 @@ const POINTERS =
   'Pointers of problems and warnings refer to the body. Pointers about other groups begin with `/policy` and refer to the ' +
   'record that `GET /api/v1/policies/:id` returns.';
 
-/**
- * Reads and writes one source group of a stored policy. A write gives the same result as a write of the whole
- * policy with the changed group.
- */
+/** A write gives the same result as a write of the whole policy with the changed group. */
 export const sourceGroupsResource: Resource = (api, { policies }) => {
   const write = async (request: GroupWriteRequest, reply: FastifyReply, operation: 'put' | 'delete') => {
     const { id, group_id: sourceGroup } = request.params;

@@ -5,10 +5,7 @@ export type Preconditions = { readonly ifMatch: string | undefined; readonly ifN
 
 const ENTITY_TAGS = /^(\*|(W\/)?"[^"]*"([ \t]*,[ \t]*(W\/)?"[^"]*")*)$/;
 
-/**
- * Returns the preconditions of a write request (D8). Throws `invalid_header` for preconditions that the API
- * does not support.
- */
+/** Throws `invalid_header` for preconditions that the API does not support (D8). */
 export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
   const ifMatch = headers['if-match']?.trim();
   const ifNoneMatch = headers['if-none-match']?.trim();

@@ -36,7 +36,6 @@ export const listOf = <T>(read: (text: string) => T | undefined, fault: string) 
 export const wordsOf = <W extends string>(words: readonly W[]) =>
   listOf((text) => words.find((word) => word === text), `Must be one of ${words.join(', ')}.`);
 
-/** A query parameter with IPv4 networks; it may be repeated. */
 export const networks = listOf(
   (text) => parseCidr(text)?.prefix,
   'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
@@ -48,7 +47,6 @@ export const ports = listOf((text) => {
   return 'range' in parsed ? parsed.range : undefined;
 }, 'Must be a port, or a range such as 8000-8100.');
 
-/** A query parameter with protocols; it may be repeated. */
 export const protocols = listOf((text) => {
   const protocol = parseProtocol(wholeNumberOf(text) ?? text);
   return protocol === 'any' ? undefined : protocol;
@@ -81,10 +79,7 @@ export const duration = (lowestMs: number, highestMs: number, error: string, rea
 export const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
 export const FEW = { error: 'Must be given at most 64 times.' };
 
-/**
- * The query parameter `limit`: the maximum number of items in a page. `usual` is its default, and `highest`
- * its largest value.
- */
+/** The query parameter `limit`. `usual` is its default, and `highest` its largest value. */
 export const pageLimit = (usual: number, highest: number) => wholeNumber(1, highest).default(usual);
 
 /**
@@ -107,8 +102,6 @@ export const isDryRun = ({ query }: FastifyRequest): boolean => {
   const { dry_run: asked } = (query ?? {}) as { readonly dry_run?: unknown };
   return asked === true || asked === 'true';
 };
-/** The member `dry_run` in the response to a dry run. */
 export const dryRunMember = z.literal(true).optional().describe('Present in the response to a dry run.');
 
-/** The error message for an empty segment in a request path. */
 export const NOT_EMPTY = 'Must not be empty; the path of a collection does not end with a slash.';

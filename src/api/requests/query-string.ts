@@ -1,7 +1,6 @@
 /** The value of a query parameter. A parameter without `=`, as in `?dry_run`, is true. */
 export type QueryValue = string | true;
 
-/** Returns the query parameters of a request target, in their order. */
 export function parametersIn(target: string): readonly (readonly [name: string, value: QueryValue])[] {
   const start = target.indexOf('?');
   return start === -1 ? [] : pairsOf(target.slice(start + 1));

@@ -27,9 +27,7 @@ export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePa
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
-/**
- * Passes a policy body on as bytes, because the policy thread parses the policy later. Refuses an empty body.
- */
+/** Keeps the bytes of the body, because the policy thread parses them later. Refuses an empty body. */
 export function keepBody(route: RoutePart): Reader {
   if (route.httpPart !== 'body') return parameterReader(route);
   return (bytes: unknown) => (isEmpty(bytes as Uint8Array | null) ? { error: emptyBody() } : { value: bytes });
@@ -85,10 +83,7 @@ function prototypeKeys(value: unknown, path: readonly (string | number)[]): Prob
   });
 }
 
-/**
- * Validates the path or query parameters of a request. Returns an error that contains one problem for each
- * invalid parameter.
- */
+/** Returns an error that contains one problem for each invalid path or query parameter. */
 function readParameters(
   schema: z.ZodType,
   values: unknown,

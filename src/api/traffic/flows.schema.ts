@@ -155,10 +155,7 @@ export function filterOf(query: FilterQuery): FlowFilter {
   };
 }
 
-/**
- * Returns whether at least one query parameter of the flow filter is present. A request to cut flows must
- * have either a filter or `all`.
- */
+/** Returns whether the flow filter has a parameter. A request to cut flows needs a filter or `all`. */
 export function selects(query: FilterQuery): boolean {
   return Object.keys(filterParameters).some((name) => query[name as keyof FilterQuery] !== undefined);
 }

@@ -55,7 +55,6 @@ export const hitsQuery = z.strictObject({
     .optional(),
 });
 
-/** Converts the hits of this node to the response body. */
 export function shownHits(report: HitReport): z.infer<typeof HitsSchema> {
   return {
     policy_id: report.policy?.id ?? null,

@@ -1,6 +1,5 @@
 import { z } from 'zod';
 
-/** The fields of the Kubernetes object that owns an address. */
 export const ownerShape = {
   integration: z.string(),
   kind: z.enum(['pod', 'node']),

@@ -53,7 +53,6 @@ export function foreignAnswer(url: URL, cause?: unknown): CliError {
   return new CliError(message, { cause, code: 'not_weir', fix });
 }
 
-/** Returns whether a server has an address of this machine. */
 export function isOfThisMachine({ hostname }: URL): boolean {
   const host = hostname.replace(/^\[|\]$/g, '');
   const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? []);

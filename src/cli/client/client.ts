@@ -15,7 +15,6 @@ import { ADVICE_ON_UNIT, hasUnitFailed, whileUnitRuns } from './stopped-unit.js'
 const DEFAULT_SERVER = 'http://127.0.0.1:8080';
 const DEFAULT_TOKEN_FILE = '/var/lib/weir/admin.token';
 const TIMEOUT_MS = 30_000;
-/** The paths that need no token. */
 const WITHOUT_TOKEN: ReadonlySet<string> = new Set(['/health', '/ready']);
 
 export type ServerOptions = { readonly server?: string; readonly tokenFile?: string; readonly config?: string };

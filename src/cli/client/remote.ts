@@ -49,10 +49,7 @@ export function parseReply<T>(schema: z.ZodType<T>, answer: unknown): T {
   return parsed.data;
 }
 
-/**
- * Adds query parameters to a path. Repeats the parameter for each element of a list. Omits parameters that
- * are `undefined`, `null` or `false`.
- */
+/** Repeats a parameter for each element of a list. Omits the values `undefined`, `null` and `false`. */
 export function withQuery(path: string, parameters: Readonly<Record<string, Parameter>>): string {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

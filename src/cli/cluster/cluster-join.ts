@@ -34,7 +34,6 @@ type Access = z.infer<typeof accessSchema>;
 
 export type Join = {
   readonly token: string;
-  /** The configuration file of the joining node. */
   readonly config: string;
   readonly listen: string;
   readonly advertise: string;

@@ -27,7 +27,6 @@ const nodesSchema = z.looseObject({
 type Node = z.infer<typeof nodesSchema>['items'][number];
 const tokenSchema = z.object({ token: z.string(), expires_at: z.string() });
 
-/** Adds the commands `weir cluster nodes | token | join | remove`. */
 export function addClusterNodesCommands(cluster: Command, terminal: Terminal): void {
   remote(cluster.command('nodes'))
     .description('list all nodes that have joined the cluster, and whether they are ready')

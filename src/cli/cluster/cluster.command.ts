@@ -35,7 +35,6 @@ const clusterSchema = z.looseObject({
 });
 type ClusterAnswer = z.infer<typeof clusterSchema>;
 
-/** Adds the commands `weir cluster status | nodes | init | token | join | remove | recover`. */
 export function addClusterCommands(program: Command, terminal: Terminal): void {
   const cluster = program.command('cluster').description('the nodes that share policies and settings on etcd');
   const answer = (options: Output, reply: unknown): void => {

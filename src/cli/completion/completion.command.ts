@@ -17,7 +17,6 @@ type Shell = keyof typeof SCRIPTS;
  */
 const TIMEOUT_MS = 1_000;
 
-/** Adds `weir completion bash | zsh | fish`, and the hidden command that the completion scripts call. */
 export function addCompletionCommands(program: Command, terminal: Terminal): void {
   program
     .command('completion')

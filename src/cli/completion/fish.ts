@@ -3,7 +3,6 @@ import { quoted } from './candidates.js';
 import { completed } from './completed.js';
 import { COMPLETE, NODE_VALUES, type NodeValue } from './values.js';
 
-/** Returns a script that completes the `weir` command in fish, with a description of each word. */
 export function fishCompletion(program: CommandShape): string {
   const commands = completed(program);
   const below = commands.slice(1).map(({ path }) => inFish(path));

@@ -3,7 +3,6 @@ import { candidatesOf, casePattern, nodeValueCases, pathLoop, quoted, values } f
 import { completed } from './completed.js';
 import { COMPLETE } from './values.js';
 
-/** Returns a script that completes the `weir` command in zsh, with a description of each word. */
 export function zshCompletion(program: CommandShape): string {
   const commands = completed(program);
   const described = commands.map((command) => {

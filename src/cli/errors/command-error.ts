@@ -34,9 +34,7 @@ export class UnreachableError extends CliError {
   override readonly name = 'UnreachableError';
 }
 
-/**
- * A problem that the error lists. `where` is the position of the problem in a file, as `FILE:LINE:COLUMN`.
- */
+/** `where` is the position of the problem in a file, as `FILE:LINE:COLUMN`. */
 type PlacedProblem = Problem & { readonly where?: string };
 export type Problem = { readonly pointer: string; readonly code: string; readonly message: string };
 

@@ -1,6 +1,5 @@
 import { getSystemErrorMap } from 'node:util';
 
-/** The parts of a system error that a message needs. */
 type SystemError = Error &
   NodeJS.ErrnoException & {
     readonly dest?: string;
@@ -44,9 +43,7 @@ export function messageOf(error: Error): string {
   return `${doing === '' ? 'an operation failed' : doing}: ${words} (${code})`;
 }
 
-/**
- * Returns advice if an error is a system error or was caused by one. Returns undefined if there is no advice.
- */
+/** Returns advice on a system error or on an error that one caused; undefined if there is no advice. */
 export function remedyOf(error: unknown): string | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code = '', syscall = '', path } = error as SystemError;

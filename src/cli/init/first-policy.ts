@@ -18,7 +18,6 @@ import { type Write, writeOf } from '#cli/policy/write.js';
 const ANSWERS_WITHIN_MS = 60_000;
 const POLL_MS = 250;
 
-/** The name and the mode of the active policy. */
 export type Active = { readonly name: string; readonly mode: string };
 type Put = { readonly write: Write; readonly headers: Readonly<Record<string, string>> };
 /**

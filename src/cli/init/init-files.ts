@@ -81,9 +81,7 @@ export function updatedConfig(existing: string, present: readonly string[], sett
   return document.toString({ lineWidth: 0 });
 }
 
-/**
- * Removes items from the list of interfaces, and adds items. The other items keep their order and comments.
- */
+/** The items that stay in the list keep their order and comments. */
 function setInterfaces(document: Document, present: readonly string[], wanted: readonly string[]): void {
   const path = ['dataplane', 'interfaces'];
   const list = document.getIn(path);

@@ -53,20 +53,15 @@ type Options = {
   readonly start: boolean;
   readonly dryRun?: true;
 };
-/** A file to write, with its whole text. */
 type Draft = { readonly path: string; readonly text: string };
-/**
- * The files to write, and their parsed content. `dataplane`: the section `dataplane` of the configuration.
- */
+/** `dataplane`: the section `dataplane` of the configuration. */
 type Drafts = {
   readonly drafts: readonly [Draft, ...Draft[]];
   readonly policy: Source;
   readonly dataplane: Config['dataplane'];
 };
-/** The configuration file that exists before the command. */
 type Existing = { readonly text: string; readonly config: Config };
 
-/** Adds the command `weir init`. */
 export function addInitCommand(program: Command, terminal: Terminal): void {
   program
     .command('init')
@@ -173,9 +168,7 @@ async function check(
   throw new CliError(['this machine cannot be configured:', ...problems].join('\n  '));
 }
 
-/**
- * Returns the configuration file at a path; null if there is none. Throws a `ConfigError` if it is not valid.
- */
+/** Returns null if there is no file at the path. Throws a `ConfigError` if the file is not valid. */
 function existingAt(path: string, { environment }: Terminal): Existing | null {
   if (!existsSync(path)) return null;
   const text = readBoundedSync(path, MAX_BYTES.config).toString();

@@ -17,7 +17,6 @@ const TIMEOUT_MS = 180_000;
 /** Returns whether systemd has booted this machine. */
 export const hasSystemd = (): boolean => existsSync('/run/systemd/system');
 
-/** Returns whether the systemd unit of a node is installed. */
 export const unitExists = (): boolean => systemctl('cat', UNIT).status === 0;
 
 /** Returns whether the unit of a node runs; false while it starts. */
@@ -32,7 +31,6 @@ export function shadowedUnits(): string[] {
   return (stdout ?? '').split('\n').filter((line) => line !== '');
 }
 
-/** The user, the group and the capabilities of a unit. */
 export type Privileges = {
   readonly user: string;
   readonly group: string;

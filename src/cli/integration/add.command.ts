@@ -35,7 +35,6 @@ type Options = Output & {
   readonly dryRun?: true;
 };
 
-/** Adds the command `weir integration add`, which stores an integration with the server of a kubeconfig. */
 export function addAddCommand(integration: Command, terminal: Terminal): void {
   remote(integration.command('add'))
     .description('store an integration with the server, the CA and the token of a kubeconfig')

@@ -9,7 +9,6 @@ import { addAddCommand } from './add.command.js';
 import { type Integration, listSchema, PATH, throwWithAdvice } from './integration-records.js';
 import { type IntegrationStatus, statusSchema, statusText } from './status-text.js';
 
-/** Adds the commands `weir integration add | list | status | remove`. */
 export function addIntegrationCommands(program: Command, terminal: Terminal): void {
   const integration = program.command('integration').description('connections to Kubernetes clusters');
   addAddCommand(integration, terminal);

@@ -24,7 +24,6 @@ const writtenSchema = caSchema.extend({ warnings: z.array(z.object({ message: z.
 type Ca = z.infer<typeof caSchema>;
 type Write = Output & { readonly replace?: true };
 
-/** Adds the commands `weir ca show | generate | install | cert | remove`. */
 export function addCaCommands(program: Command, terminal: Terminal): void {
   const ca = program.command('ca').description('the CA that signs intercepted connections');
 

@@ -21,7 +21,6 @@ const reloadSchema = z.object({
  */
 const TIMEOUT_MS = 150_000;
 
-/** Adds the commands `weir config check | schema | reload`. */
 export function addConfigCommands(program: Command, terminal: Terminal): void {
   const config = program.command('config').description('the configuration file of a node');
   config

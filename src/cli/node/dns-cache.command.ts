@@ -18,7 +18,6 @@ const cacheSchema = z.object({
   ),
 });
 
-/** Adds the command `weir dns-cache`. */
 export function addDnsCacheCommand(program: Command, terminal: Terminal): void {
   remote(program.command('dns-cache'))
     .description('list the names that clients have looked up, and the addresses granted for them')

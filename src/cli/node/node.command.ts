@@ -9,7 +9,6 @@ import type { Environment } from '#config/config-source.js';
 import { type ReadConfig, readConfig } from '#config/load.js';
 import { reasonOf } from '#files/system-failure.js';
 
-/** Adds the commands `weir run | start`, which concern a node on this machine. */
 export function addNodeCommands(program: Command, terminal: Terminal, end: End): void {
   program
     .command('run')

@@ -7,7 +7,6 @@ import type { Terminal } from '#cli/output/terminal.js';
 const PATH = '/api/v1/settings/performance-mode';
 const modeSchema = z.object({ enabled: z.boolean(), source: z.string().nullable() });
 
-/** Adds the command `weir performance-mode [on | off]`. */
 export function addPerformanceModeCommand(program: Command, terminal: Terminal): void {
   remote(program.command('performance-mode'))
     .description(

@@ -57,7 +57,6 @@ export type Status = {
 const NOT_READY = 3;
 const DEFAULT_WAIT = '60s';
 
-/** Adds the command `weir status`. */
 export function addStatusCommand(program: Command, terminal: Terminal, end: End): void {
   remote(program.command('status'))
     .description('show readiness, the active policy and statistics of a node; exits with 3 while the node is not ready')

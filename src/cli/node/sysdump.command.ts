@@ -9,7 +9,6 @@ import { ArchiveCheck, type CheckedArchive } from './sysdump-archive.js';
 
 const PATH = '/api/v1/support/sysdump/cluster';
 
-/** Adds the command `weir sysdump`, which downloads a support dump and checks that the dump is complete. */
 export function addSysdumpCommand(program: Command, terminal: Terminal): void {
   reaching(program.command('sysdump'))
     .description('collect a support dump of the node: its configuration, state and logs, without secrets')
@@ -51,9 +50,7 @@ function standardOutput(): Sink {
   };
 }
 
-/**
- * Creates a file with mode 0600. Calls `cancel` and throws if the file already exists or cannot be created.
- */
+/** The file has mode 0600. Calls `cancel` and throws if it already exists or cannot be created. */
 async function newFile(path: string, cancel: () => Promise<void>): Promise<Sink> {
   let file: FileHandle;
   try {

@@ -20,7 +20,6 @@ const tokenSchema = z.object({
 const issuedSchema = z.object({ ...tokenSchema.shape, token: z.string() });
 const listSchema = z.object({ items: z.array(tokenSchema) });
 
-/** Adds the commands `weir token create | list | revoke`. */
 export function addTokenCommands(program: Command, terminal: Terminal): void {
   const token = program.command('token').description('tokens of the management API');
 

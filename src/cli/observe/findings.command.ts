@@ -39,7 +39,6 @@ const PAGE = 1_000;
 const POLL_MS = 1_000;
 const MAX_IN_A_ROUND = 10_000;
 
-/** Adds the command `weir findings`. */
 export function addFindingsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('findings'))
     .description('list denied traffic (in audit mode: traffic that would be denied) and refused logins, newest first')

@@ -64,7 +64,6 @@ type FilterOptions = {
   readonly minBytes?: number;
 };
 
-/** Adds the commands `weir flows list | cut`. */
 export function addFlowsCommands(program: Command, terminal: Terminal): void {
   const flows = program.command('flows').description('live flows of a node');
 

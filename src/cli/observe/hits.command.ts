@@ -33,7 +33,6 @@ type HitsOptions = Output & {
   readonly allNodes?: boolean;
 };
 
-/** Adds the command `weir hits`. */
 export function addHitsCommand(program: Command, terminal: Terminal): void {
   remote(program.command('hits'))
     .description('show packets, bytes and last hit of each rule and default of the active policy')

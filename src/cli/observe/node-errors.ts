@@ -34,6 +34,5 @@ export class NodeErrors {
   }
 }
 
-/** Returns the query parameter `scope` for the flag `--all-nodes`. */
 export const scopeParameter = (allNodes: boolean | undefined): 'cluster' | undefined =>
   allNodes === true ? 'cluster' : undefined;

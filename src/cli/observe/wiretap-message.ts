@@ -45,7 +45,6 @@ export type WiretapMessage = z.infer<typeof messageSchema>;
 /** The schema of a frame: one message, or under load a list of messages. */
 export const frameSchema = z.union([messageSchema.transform((message) => [message]), z.array(messageSchema)]);
 
-/** Formats a wiretap message as one line of text. */
 export function wiretapLine(message: WiretapMessage, style: Style): string {
   const ofNode = message.node_id ?? null;
   const on = ofNode === null ? '' : ` on ${ofNode}`;

@@ -28,7 +28,6 @@ type Options = Output & {
 const FIRST_PAUSE_MS = 250;
 const MAX_PAUSE_MS = 10_000;
 
-/** Adds the command `weir wiretap`. */
 export function addWiretapCommand(program: Command, terminal: Terminal): void {
   remote(program.command('wiretap'))
     .description('show live traffic until interrupted: flows, verdicts, lookups, and inspected connections')

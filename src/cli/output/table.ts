@@ -7,10 +7,7 @@ const visibleCell = (cell: string): string => visibleLines(cell).replaceAll('\n'
 /** Returns the number of characters that a text shows on the screen, without colour codes. */
 const widthOf = (text: string): number => stripVTControlCharacters(text).length;
 
-/**
- * Formats rows as a text table. Each column is as wide as its widest cell. If `titles` is empty, there is no
- * title row.
- */
+/** Each column is as wide as its widest cell. If `titles` is empty, there is no title row. */
 export function table(titles: readonly string[], rows: readonly (readonly string[])[]): string {
   const lines = (titles.length > 0 ? [titles, ...rows] : rows).map((line) => line.map(visibleCell));
   const columns = lines.reduce((most, line) => Math.max(most, line.length), 0);

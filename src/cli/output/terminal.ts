@@ -17,10 +17,7 @@ export type Terminal = {
    * the first call, SIGINT and SIGTERM no longer end the process.
    */
   interruption(): AbortSignal;
-  /**
-   * Asks the user a question and resolves with the typed line of text. Null if the command does not run on a
-   * terminal.
-   */
+  /** Resolves with the typed line of text. Null if the command does not run on a terminal. */
   readonly ask: ((question: string) => Promise<string>) | null;
 };
 

@@ -14,7 +14,6 @@ type Options = Output &
   PendingOptions &
   Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 
-/** Adds the command `weir policy activate`. */
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
   withPendingFlags(remote(policy.command('activate')))
     .description('activate a stored policy without rewriting it; the previously active policy stays stored')

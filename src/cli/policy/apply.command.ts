@@ -36,7 +36,6 @@ type Options = Output &
     readonly activate: boolean;
   };
 
-/** Adds the command `weir policy apply`. */
 export function addApplyCommand(policy: Command, terminal: Terminal): void {
   withPendingFlags(remote(policy.command('apply')))
     .description('write a policy and activate it: after the command, the next packet is evaluated with it')
@@ -64,10 +63,7 @@ export function addApplyCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/**
- * Sends a policy to the node. `etag` is the ETag that the stored policy must have. If `etag` is undefined,
- * the write replaces any stored policy.
- */
+/** `etag`: the ETag that the stored policy must have; undefined if any stored policy may be replaced. */
 async function put(client: Client, write: Write, etag: string | undefined, options: Options): Promise<Applied> {
   const { dryRun, activate } = options;
   const headers = etag === undefined ? {} : { 'if-match': quoted(etag) };

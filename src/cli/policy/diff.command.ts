@@ -18,7 +18,6 @@ import { readValidSource, singletonOf } from './policy-source.js';
 
 const DIFFERENT = 3;
 
-/** Adds the command `weir policy diff`. */
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
   remote(policy.command('diff'))
     .description('show what a file would change in the active policy, or in another one; exits with 3 if they differ')
@@ -52,7 +51,6 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
     });
 }
 
-/** Formats the difference of two policies as text, with one line for each change. */
 export function differenceText({ fields, groups }: PolicyDifference, style: Style): string {
   const lines = [
     ...fields.map((field) => fieldLine(field, style)),

@@ -63,7 +63,6 @@ type Question = {
   readonly header?: readonly string[];
 };
 
-/** Adds the command `weir policy explain`. */
 export function addExplainCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('explain'))
     .description('explain why a packet or a DNS lookup is allowed or denied: all evaluated groups and rules')

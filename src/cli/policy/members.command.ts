@@ -24,7 +24,6 @@ const pageSchema = z.object({
 });
 type Page = z.infer<typeof pageSchema>;
 
-/** Adds the command `weir policy members`. */
 export function addMembersCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('members'))
     .description(

@@ -36,7 +36,6 @@ export type PendingOptions = {
   readonly rolloutHold?: number;
 };
 
-/** Adds the flags `--confirm-within`, `--rollout-share` and `--rollout-hold` to a command. */
 export function withPendingFlags(command: Command): Command {
   return command
     .addOption(
@@ -69,7 +68,6 @@ export function pendingParameters({ confirmWithin, rolloutShare, rolloutHold }: 
   ];
 }
 
-/** Adds the commands `weir policy pending | confirm | revert`. */
 export function addPendingCommands(policy: Command, terminal: Terminal): void {
   remote(policy.command('pending'))
     .description('show the policy change that waits for its confirmation, or that is being rolled out')

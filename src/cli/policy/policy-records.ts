@@ -43,10 +43,7 @@ export async function findRecord(client: Client, { id, name }: Which): Promise<P
 
 const bothGiven = () => new CliError('give either a name or --id, not both', { exitCode: 2 });
 
-/**
- * Returns a stored policy with its text. Returns null if the active policy is requested but no policy is
- * active.
- */
+/** Returns null if the active policy is requested but no policy is active. */
 export async function readStored(client: Client, which: Which): Promise<Stored | null> {
   const path = pathOf(which) ?? (await pathOfActive(client));
   return path === null ? null : parseReply(storedSchema, await client.request(path));

@@ -19,10 +19,6 @@ import { addMembersCommand } from './members.command.js';
 import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
 
-/**
- * Adds the commands `weir policy get | list | apply | activate | diff | explain | schema | delete | members |
- * pending | confirm | revert`.
- */
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
   addListCommand(policy, terminal);
@@ -114,10 +110,6 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
-/**
- * Adds the command `weir policy schema`, which prints the JSON Schema of policies without a request to a
- * node.
- */
 function addSchemaCommand(policy: Command, terminal: Terminal): void {
   printing(policy.command('schema'), ['json', 'yaml'])
     .description('print the JSON Schema of a policy file, for editors and other tools; needs no node')

@@ -177,7 +177,6 @@ async function membersOf({ node }: Site): Promise<readonly string[]> {
   return members.map(({ id, leads }) => (leads ? `${id} (leader)` : id));
 }
 
-/** Repeats `attempt` until it returns a value. */
 async function until<T>(what: string, attempt: () => Promise<T | null>): Promise<T> {
   for (const end = performance.now() + WAIT_MS; ; await pause(100)) {
     const value = await attempt();

@@ -42,10 +42,7 @@ type Reply = {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  /**
-   * The response as parsed JSON. Each access parses the text again. Undefined if the content type is not
-   * JSON.
-   */
+  /** Each access parses the text again. Undefined if the content type is not JSON. */
   readonly body: unknown;
 };
 

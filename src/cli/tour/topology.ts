@@ -23,9 +23,7 @@ type Outcome = { readonly code: number | null; readonly stdout: string; readonly
 export type NamespaceCommands = {
   readonly name: string;
   run(command: string, ...args: string[]): Promise<Outcome>;
-  /**
-   * Runs a command like `run`, but throws if the command fails. Returns the standard output of the command.
-   */
+  /** Runs a command like `run`, but throws if the command fails. Returns its standard output. */
   must(command: string, ...args: string[]): Promise<string>;
   /**
    * Starts a process. `descriptors` become the descriptors of the process from 3 on. The other end of a pipe
@@ -173,10 +171,7 @@ async function end(child: ChildProcess): Promise<void> {
   await exited;
 }
 
-/**
- * Creates a temporary folder. The name of the folder contains the process id. If this process ends without
- * removing the folder, a later run of `createTopology` removes it.
- */
+/** If this process ends without removing the folder, a later run of `createTopology` removes it. */
 export function temporaryFolder(tag: string): Promise<string> {
   return mkdtemp(join(tmpdir(), `${PREFIX}${process.pid}-${tag}-`));
 }

@@ -1,4 +1,3 @@
-/** Why a request to etcd failed. */
 export type EtcdErrorCode =
   /** No member accepted the request. etcd did not apply it. */
   | 'unavailable'

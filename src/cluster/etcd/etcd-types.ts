@@ -51,7 +51,6 @@ export type TransactionResult = {
 
 export type RangeResult = { readonly revision: bigint; readonly entries: readonly KeyValue[] };
 
-/** A change of a key. */
 export type KeyChange =
   | { readonly type: 'put'; readonly entry: KeyValue }
   | { readonly type: 'delete'; readonly key: string; readonly modRevision: bigint };
@@ -63,17 +62,12 @@ export type WatchBatch = {
   readonly changes: readonly KeyChange[];
 };
 
-/** The addresses and credentials of etcd. */
 export type EtcdOptions = {
-  /**
-   * The client URLs of the members, for example `https://10.0.0.1:2379`. All are `https`, or all are `http`.
-   */
+  /** Client URLs, for example `https://10.0.0.1:2379`. All are `https`, or all are `http`. */
   readonly endpoints: readonly string[];
   /** The contents of PEM files for mutual TLS; null for `http` endpoints. */
   readonly tls: { readonly ca: Buffer; readonly cert: Buffer; readonly key: Buffer } | null;
-  /**
-   * The user and password of etcd; null if the client certificate names the user, or without authentication.
-   */
+  /** Null if the client certificate names the user, or without authentication. */
   readonly user: { readonly name: string; readonly password: string } | null;
 };
 
@@ -86,7 +80,6 @@ export function under(prefix: string): KeyRange {
 export type RangeOptions = Deadline & {
   /** Returns only the keys that were written at this revision or later. */
   readonly writtenSince?: bigint;
-  /** Returns the keys without their values. */
   readonly keysOnly?: boolean;
 };
 

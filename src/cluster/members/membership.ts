@@ -149,7 +149,6 @@ export class Membership {
     await this.#client.transact({ when, apply }, WITHIN);
   }
 
-  /** Returns the record of this node in the list of nodes that have joined the cluster. */
   #registration(): Uint8Array {
     const { id, identity, address, version, certificates = [] } = this.#self;
     const registered: RegisteredNode = { id, identity, address, version, since: this.#joinedAt, certificates };
@@ -166,9 +165,7 @@ export class Membership {
       .subscribe();
   }
 
-  /**
-   * Returns all members, sorted by id. If the value of this node's key cannot be read, writes the key again.
-   */
+  /** The members are sorted by id. Writes the key of this node again if its value cannot be read. */
   async list(): Promise<readonly ClusterMember[]> {
     const { entries } = await this.#client.range(this.#keys.members, WITHIN);
     this.#unreadable.retain(this.#keys.members, entries);

@@ -58,7 +58,6 @@ export class JoinTokens {
     this.#now = now;
   }
 
-  /** Issues a token. Returns its secret and the time when the token expires. */
   issue(): { readonly secret: string; readonly expiresAt: Date } {
     this.#removeExpired();
     const secret = randomBytes(SECRET_BYTES).toString('base64url');
@@ -67,13 +66,11 @@ export class JoinTokens {
     return { secret, expiresAt: new Date(expires) };
   }
 
-  /** Whether a token is valid at present. */
   get isAnyValid(): boolean {
     this.#removeExpired();
     return this.#valid.size > 0;
   }
 
-  /** Returns whether a secret belongs to a valid token. */
   isValid(secret: string): boolean {
     this.#removeExpired();
     return this.#valid.has(hashOf(secret));

@@ -20,7 +20,6 @@ export class PeerClient {
   readonly #identity: () => PeerIdentity;
   readonly #agents = new Map<string, { readonly agent: PinnedAgent; readonly target: string }>();
 
-  /** `identity` returns the present identity of this node. */
   constructor(identity: () => PeerIdentity) {
     this.#identity = identity;
   }

@@ -16,7 +16,6 @@ const FACTOR = 3;
 export type HealthPorts = {
   /** Returns the generation that the node enforces. */
   readonly generation: () => number;
-  /** Returns the names of the failed readiness checks. */
   readonly failedChecks: () => readonly string[];
   /** Returns the number of packets, lookups, connections and requests that the node has denied. */
   readonly denied: () => Promise<number>;
@@ -83,10 +82,7 @@ export class CanaryHealth {
   }
 }
 
-/**
- * Returns the rate of denials per second. Returns null if a sample is missing, or if the counters were reset
- * in between.
- */
+/** Returns denials per second; null if a sample is missing, or if the counters were reset in between. */
 function rateBetween(before: Sample | null, now: Sample | null): number | null {
   if (before === null || now === null || now.denied < before.denied || now.at <= before.at) return null;
   return ((now.denied - before.denied) * 1_000) / (now.at - before.at);

@@ -149,9 +149,7 @@ export class Commits implements SharedCommits {
     return this.#replica.revisionOf('head');
   }
 
-  /**
-   * Returns the conditions that the cluster and the head (last commit) are unchanged since the plan was made.
-   */
+  /** The conditions that the cluster and the head (last commit) are unchanged since the plan was made. */
   #unchanged({ headRevision }: PolicyPlan): readonly Condition[] {
     return [
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },

@@ -27,9 +27,7 @@ export function proposedBodies(lock: string, bodies: readonly KvOperation[]): re
       ];
 }
 
-/**
- * Returns a view of the local store that also contains `bodies`: parts of policy texts that are not stored.
- */
+/** A view of the local store that also contains `bodies`: parts of policy texts that are not stored. */
 export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
   const values = new Map(bodies.map(({ key, value }) => [key, value]));
   const getMany: KvReads['getMany'] = async (keys) => {

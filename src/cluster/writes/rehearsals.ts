@@ -187,7 +187,6 @@ export class Rehearsals {
     return (present ?? []).filter(({ lease }) => lease !== 0n).map(({ key }) => this.#keys.memberOf(key));
   }
 
-  /** Reads the present votes on proposals of this node. */
   async #votesBefore(): Promise<readonly KeyChange[]> {
     const { entries } = await this.#client.range(this.#keys.votesFor(this.#node), WRITE);
     return entries.map((entry) => ({ type: 'put', entry }));

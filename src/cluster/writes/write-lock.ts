@@ -253,7 +253,6 @@ export class WriteLock {
     }
   }
 
-  /** Removes an entry, and the votes on its proposal. */
   async #remove(id: string, votes?: KeyRange): Promise<void> {
     const ranges = votes === undefined ? [] : [{ type: 'delete_range' as const, range: votes }];
     const key = this.#keys.lockEntry(id);

@@ -48,10 +48,7 @@ const MAX_ALIASES = 100;
  */
 const LONGEST_WITH_PLACES = 2 * 1024 * 1024;
 
-/**
- * Parses a policy document in YAML or JSON. Throws a `PolicyTextError` for a syntax error. Does not validate
- * the policy; the node validates it.
- */
+/** Does not validate the policy; the node does. Throws a `PolicyTextError` for a syntax error. */
 export function readPolicyText(text: string): PolicyText {
   const json = asJson(text);
   const value = json === undefined ? asYaml(text) : json;
@@ -67,10 +64,7 @@ export function readPolicyText(text: string): PolicyText {
   return { form: 'singleton', record, value: policy, json: JSON.stringify(policy), where: inside };
 }
 
-/**
- * Returns the stored policy that a document with `form: singleton` selects. Returns undefined if the document
- * is an envelope.
- */
+/** Returns the stored policy that a document with `form: singleton` selects; undefined for an envelope. */
 function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
   if (form !== 'singleton') return undefined;
   if (typeof name === 'string' && name !== '') return { name };

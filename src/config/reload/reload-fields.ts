@@ -101,7 +101,6 @@ export const RELOADED_BY = {
 
 export type ReloadedBy = 'dataplane' | 'dns' | 'service_plane' | 'policy_file' | 'api' | 'log' | 'restart';
 
-/** Returns the part that applies a change of this key while it runs, or `restart`. */
 export function reloadedBy(key: string): ReloadedBy {
   return Object.hasOwn(RELOADED_BY, key) ? RELOADED_BY[key as keyof typeof RELOADED_BY] : 'restart';
 }

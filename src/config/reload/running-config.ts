@@ -18,7 +18,6 @@ type Difference = {
   readonly unchanged: readonly Keys[];
 };
 
-/** Compares two configurations field by field. */
 function differenceOf(running: ParsedConfig, next: ParsedConfig): Difference {
   const changed: { keys: Keys; by: ReloadedBy }[] = [];
   const unchanged: Keys[] = [];

@@ -36,7 +36,6 @@ const udpAt = (at: ListenAt, mark: number): ListeningSocket => ({
 });
 const tcpAt = (at: ListenAt, mark: number): ListeningSocket => ({ ...at, kind: 'tcp', mark });
 
-/** Returns the sockets on which a proxy with these options listens. */
 export function socketsOf(options: DnsOptions): readonly ListeningSocket[] {
   return listensAt(options).flatMap((at) => [udpAt(at, options.mark), tcpAt(at, options.mark)]);
 }

@@ -82,7 +82,6 @@ export class AnswerCache {
     this.#answers = answers;
   }
 
-  /** Removes all answers. */
   clear(): void {
     this.#answers.clear();
   }

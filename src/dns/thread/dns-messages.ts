@@ -7,9 +7,7 @@ import type { MemberList, MembershipChange } from '#contracts/kubernetes/members
 import type { DnsOptions } from '#dns/dns-options.js';
 import type { SocketDescriptors } from '#sockets/listening/listening-sockets.js';
 
-/** The `workerData` of the DNS thread. */
 export type DnsWorkerData = { readonly options: DnsOptions; readonly descriptors: SharedArrayBuffer };
-/** Messages from the main thread to the DNS thread. */
 export type ToDnsThread =
   | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly lookups: Lookups }
@@ -26,7 +24,6 @@ export type DnsRequests = {
   stats(): DnsStats;
   names(): readonly KnownName[];
 };
-/** Messages from the DNS thread to the main thread. */
 export type FromDnsThread =
   | { readonly kind: 'aliveness'; readonly alive: readonly string[]; readonly dead: readonly string[] }
   | { readonly kind: 'seen'; readonly seen: SeenLookups };

@@ -52,7 +52,6 @@ export class LocalDnsProxy {
   readonly #hits = new DecidedHits<number>((rank) => rank);
   readonly #known = new KnownNames((address, key) => this.#sightings.named(address, key));
   readonly #waits = new RecentWaits();
-  /** The number of queries that have no answer yet. */
   readonly #unanswered = { count: 0 };
   readonly #cache: AnswerCache;
   readonly #pump: Pump;

@@ -1,7 +1,6 @@
 import type { EdnsOption } from '#dns/wire/message/edns.js';
 import type { NameKey, WireName } from '#dns/wire/name.js';
 
-/** A DNS question that is sent to upstreams. */
 export type UpstreamQuery = {
   readonly name: WireName;
   readonly key: NameKey;

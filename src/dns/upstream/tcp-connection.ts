@@ -59,10 +59,7 @@ export class TcpConnection {
     return this.#isClosed || this.#isSilent || this.#sent.size >= IN_FLIGHT;
   }
 
-  /**
-   * Sends a query over this connection. The returned function drops the query; its callbacks are then not
-   * called.
-   */
+  /** The returned function drops the query; its callbacks are then not called. */
   send(asked: UpstreamQuery, onAnswer: OnAnswer, onError: () => void): () => void {
     let id = random16();
     while (this.#sent.has(id)) id = random16();

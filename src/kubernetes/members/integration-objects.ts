@@ -91,9 +91,7 @@ export class IntegrationObjects {
     return this.#objects[resource].size;
   }
 
-  /**
-   * Returns an object and the addresses that it owns, for the store; undefined if there is no such object.
-   */
+  /** The result is for the store; undefined if there is no such object. */
   owning(resource: ResourceName, uid: string): OwningObject | undefined {
     const object = this.#objects[resource].get(uid);
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };

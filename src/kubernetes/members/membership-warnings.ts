@@ -58,9 +58,7 @@ const MAX_EXAMPLES = 8;
 
 type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorIndex };
 
-/**
- * Returns the warnings about an integration (Kubernetes API server). Visits all objects of the integration.
- */
+/** Visits all objects of the integration (Kubernetes API server). */
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,

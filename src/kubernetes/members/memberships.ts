@@ -256,7 +256,6 @@ export class Memberships implements Members {
     return counts;
   }
 
-  /** The addresses that a selector selects. */
   *membersOf(key: string): Generator<number> {
     for (const [address, { keys }] of this.#members) if (keys.includes(key)) yield address;
   }
@@ -291,7 +290,6 @@ export class Memberships implements Members {
     return drained;
   }
 
-  /** Returns the warnings about an integration (Kubernetes API server). */
   warnings(name: string): readonly MembershipWarning[] {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return [];
@@ -420,7 +418,6 @@ class ChangeLists {
   readonly sets: number[] = [];
 }
 
-/** Whether `outer` has all keys of `inner`. */
 function isSubset(inner: SelectorSet, outer: SelectorSet): boolean {
   return inner.keys.every((key) => outer.keys.includes(key));
 }

@@ -14,7 +14,6 @@ import type { IntegrationStore } from '#store/store-types.js';
 import type { Integrations } from './integrations.js';
 import { expiryWarnings } from './token-expiry.js';
 
-/** The snapshot of the statechart actor of an integration (Kubernetes API server). */
 export type IntegrationSnapshot = {
   readonly status: string;
   readonly value: StateValue;
@@ -30,10 +29,7 @@ export type IntegrationStatusPorts = {
   readonly now: () => Date;
 };
 
-/**
- * Returns the function that reads the status of an integration. The function resolves with null if there is
- * no such integration.
- */
+/** The returned function resolves with null if there is no such integration. */
 export function integrationStatusOver({ integrations, store, snapshotOf, facts, now }: IntegrationStatusPorts) {
   return async (name: string): Promise<IntegrationStatus | Refusal | null> => {
     const integration = await integrations.read(name);

@@ -56,7 +56,6 @@ export type IntegrationsPorts = {
   readonly accessWarnings: (integration: Integration) => Promise<readonly Warning[]>;
 };
 
-/** Returns the functions that read and write integrations. */
 export function integrationsOver({
   store,
   inUse,

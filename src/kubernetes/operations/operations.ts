@@ -52,7 +52,6 @@ type StatsPorts = Pick<IntegrationStatusPorts, 'snapshotOf' | 'now'> & {
   readonly members: () => Pick<MembersChanged, 'members' | 'refused'> | null;
 };
 
-/** Returns the function that reads the counters of all integrations, for metrics. */
 function kubernetesStatsOver({ integrations, snapshotOf, objectCounts, members, now }: StatsPorts) {
   const statsOf = async (name: string): Promise<KubernetesStats['integrations'][number]> => {
     const snapshot = snapshotOf(name);

@@ -45,7 +45,6 @@ export function createKubernetesSource(options: KubernetesOptions | KubernetesTh
 
 type Thread = WorkerClient<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>;
 type Opened = { readonly restored: () => Promise<readonly StoredObject[]>; readonly listener: KubernetesListener };
-/** A thread, and the listener that gets its messages. */
 type Running = {
   readonly thread: Thread;
   readonly listener: KubernetesListener;

@@ -9,9 +9,7 @@ import type {
 } from './kubernetes-messages.js';
 import { LocalKubernetes } from './local-kubernetes.js';
 
-/**
- * The entry of the Kubernetes thread: passes messages and requests of the main thread to `LocalKubernetes`.
- */
+/** Passes messages and requests of the main thread to `LocalKubernetes`. */
 
 const parent = new WorkerServer<KubernetesRequests, ToKubernetesThread, FromKubernetesThread>('the Kubernetes thread');
 const { options, acknowledgement } = workerData as KubernetesWorkerData;

@@ -34,9 +34,7 @@ type Integration = {
   readonly reflectors: Set<string>;
 };
 
-/**
- * The time in milliseconds for which the first message waits for an integration (API server) without a list.
- */
+/** The time in milliseconds for which the first message waits for an integration without a list. */
 const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };

@@ -15,7 +15,6 @@ export type WantedOptions = {
   readonly hasPodNetworks: boolean;
 };
 
-/** Returns the objects that the selectors of one integration need. */
 export function wantedObjectsOf(
   selectors: Iterable<Selector>,
   { node, areNewPodsDenyOnly, hasPodNetworks }: WantedOptions,

@@ -29,7 +29,6 @@ const MAX_NAMESPACES = 8;
 /** Excludes completed pods, which have no address. The server then sends `DELETED` when a pod completes. */
 const NOT_COMPLETED = 'status.phase!=Succeeded,status.phase!=Failed';
 
-/** Returns the watch scopes that contain the wanted objects. */
 export function watchScopesOf({ pods, nodes, namespaces, node }: WantedObjects): readonly WatchScope[] {
   const named = pods === 'all' || pods.size > MAX_NAMESPACES ? [null] : [...pods].sort();
   const all = { namespace: null, node: null };

@@ -235,9 +235,7 @@ function again(pending: Pending, epoch: number, atMs: number): void {
   pending.lastMs = Math.max(pending.lastMs, atMs);
 }
 
-/**
- * Returns a finding for each DNS lookup that the policy denied, or that audit mode allowed despite a deny.
- */
+/** A finding for each DNS lookup that the policy denied, or that audit mode allowed despite a deny. */
 export function findingsOfLookups(
   lookups: readonly SeenLookup[],
   ruleNameResolver: RuleNameResolver,

@@ -2,9 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { Finding, FindingType } from './finding.js';
 
-/**
- * The JSON form of a finding in API responses and in deliveries to sinks, which are files or webhooks (D31).
- */
+/** The JSON form of a finding in API responses and in deliveries to files or webhooks (D31). */
 export type ShownFinding = {
   id: string;
   finding_type: FindingType;

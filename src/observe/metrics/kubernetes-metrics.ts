@@ -1,7 +1,6 @@
 import { INTEGRATION_STATES, type KubernetesStats } from '#contracts/kubernetes/integration-status.js';
 import type { Families } from './families.js';
 
-/** Creates the metrics of Kubernetes integrations. */
 export function kubernetesMetrics({ gauge }: Families) {
   const state = gauge(
     'weir_kubernetes_integration_state',

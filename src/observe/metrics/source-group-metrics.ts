@@ -1,9 +1,7 @@
 import { COUNTED_VERDICTS, GROUP_COUNTS, type GroupTraffic } from '#contracts/datapath/datapath.js';
 import type { Families } from './families.js';
 
-/**
- * Creates the metrics by source group. They have no samples while the traffic of the groups cannot be read.
- */
+/** The metrics have no samples while the traffic of the source groups cannot be read. */
 export function sourceGroupMetrics({ gauge, counter }: Families) {
   const unlisted = gauge(
     'weir_source_group_unlisted',

@@ -11,7 +11,6 @@ import { type ParameterRemoval, parameterRemovals, withoutParameters } from './s
  */
 const ADDRESSES = 128;
 
-/** The reason why a record is removed or changed. */
 export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | ParameterRemoval | 'signature';
 
 /**

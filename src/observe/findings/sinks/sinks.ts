@@ -17,7 +17,6 @@ export type Sinks = {
 
 const BACKOFF: Backoff = { firstMs: 1_000, longestMs: 60_000 };
 
-/** Returns the names of the configured sinks, for the options of the finding store. */
 export function sinkNames({ file, webhook }: SinkOptions): SinkName[] {
   return [...(file === null ? [] : ['file' as const]), ...(webhook === null ? [] : ['webhook' as const])];
 }

@@ -42,9 +42,7 @@ export function findingId(of: FindingIdentity): string {
 
 const partsOf = ({ integration, kind, namespace, name }: OwnerName) => [integration, kind, namespace, name];
 
-/**
- * Merges two deltas of the same finding. The result has the generation of the delta with the later `lastMs`.
- */
+/** The result has the generation of the delta with the later `lastMs`. */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
   return {

@@ -41,7 +41,6 @@ export type FindingStore = {
    */
   merge(deltas: readonly FindingDelta[]): Promise<void>;
   query(query: FindingQuery): Promise<FindingPage>;
-  /** The number of stored findings. */
   readonly count: number;
   readonly outbox: Outbox;
   close(): Promise<void>;

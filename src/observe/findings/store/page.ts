@@ -39,7 +39,6 @@ export async function findPage(kv: KvStore, { filter, limit, cursor }: FindingQu
   return { items, next: last === undefined || walk.ended ? null : cursorOf(last) };
 }
 
-/** Returns the page for a filter that contains finding ids. */
 async function pageOfIds(
   kv: KvStore,
   filter: FindingFilter,
