@@ -15,10 +15,7 @@ import type { Packet, Prefix, Range } from '#contracts/policy/policy-model.js';
 import { type Refusal, refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 
-/**
- * Access to the hits, flows and grants of the datapath. Each function returns a `Refusal` while no datapath
- * is open.
- */
+/** Each function returns a `Refusal` while no datapath is open. */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   /** Returns the traffic of the source groups; see `Datapath.groupTraffic`. Null if none is counted. */

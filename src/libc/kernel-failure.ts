@@ -12,10 +12,7 @@ export function isOutOfDescriptors(failure: unknown): boolean {
   return isOutOfDescriptors(cause);
 }
 
-/**
- * The error of a failed system call. The message contains the attempted operation and the result. `code` is
- * the name of the errno, for example EPERM.
- */
+/** The error of a failed system call. `code` is the name of the errno, for example EPERM. */
 export class KernelFailure extends Error {
   override readonly name = 'KernelFailure';
   readonly code: string;

@@ -131,7 +131,6 @@ export function closeOnExec(fd: number): void {
   check('set a descriptor to close on exec', libc.fcntl(fd, F_SETFD, FD_CLOEXEC));
 }
 
-/** Duplicates a file descriptor. The copy stays open when the original descriptor is closed. */
 export function duplicate(doing: string, fd: number): number {
   return check(doing, libc.fcntl(fd, F_DUPFD_CLOEXEC, 0));
 }

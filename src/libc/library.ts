@@ -53,7 +53,6 @@ const memory = bindLibrary<{ memcpy(into: Uint8Array, from: Address, length: num
   memcpy: 'void memcpy(_Out_ void *into, uint64_t from, size_t length)',
 });
 
-/** Returns a copy of `length` bytes at an address. */
 export function copyAt(address: Address, length: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(length);
   if (length > 0) memory.memcpy(copy, address, length);

@@ -143,7 +143,6 @@ function isInterrupted(messages: readonly NetlinkMessage[] | 'lost'): boolean {
   return messages !== 'lost' && messages.some(({ flags }) => (flags & NLM_F_DUMP_INTR) !== 0);
 }
 
-/** Returns the netlink messages in one datagram. */
 function messagesIn(datagram: Uint8Array): NetlinkMessage[] {
   const view = new DataView(datagram.buffer, datagram.byteOffset, datagram.byteLength);
   const messages: NetlinkMessage[] = [];
@@ -162,10 +161,7 @@ export function attributesIn(payload: DataView, offset: number): Map<number, Uin
   return new Map(attributeList(payload, offset));
 }
 
-/**
- * Returns the attributes of a payload from byte `offset` on, in order. The list can contain several
- * attributes of one type.
- */
+/** Like `attributesIn`, but in order. The list can contain several attributes of one type. */
 export function attributeList(payload: DataView, offset: number): (readonly [type: number, value: Uint8Array])[] {
   const found: [number, Uint8Array][] = [];
   for (let at = offset; at + 4 <= payload.byteLength; ) {

@@ -107,7 +107,6 @@ export function bindSocket(fd: number, { address, port }: { readonly address: nu
   throw new KernelFailure(`listen on ${dotted(address)}:${port}${lacked.join('')}`, number);
 }
 
-/** Returns the text of an IPv4 address. */
 export function dotted(address: number): string {
   return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
 }
@@ -166,7 +165,6 @@ export function duplicateSocket(fd: number): number {
   return duplicate('use a listening socket', fd);
 }
 
-/** Makes a server accept on a duplicate of the listening socket `fd`. */
 export function listenOnDuplicate(server: Server, fd: number): Promise<void> {
   return new Promise((resolve, reject) => {
     server.once('error', reject);

@@ -21,7 +21,6 @@ const ROUNDS = 10;
  */
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_NET_RAW'];
 
-/** Returns the reason, as text, why the service plane cannot offload connections to the datapath. */
 export function offloadFaultOf(failure: unknown): string {
   const lacked = lacking(NEEDED);
   if (lacked.length > 0) return `${lacked.join(' and ')} missing`;

@@ -59,7 +59,6 @@ export type InterfaceSettings = { readonly names: readonly string[]; readonly re
 
 /** The settings that the DNS proxy can change while it runs. */
 export type DnsSettings = {
-  /** The addresses on which the proxy listens. */
   readonly listen: readonly { readonly host: string; readonly port: number }[];
   readonly upstreams: readonly { readonly host: string; readonly port: number }[];
   /** The order in which the proxy queries the upstreams that respond. */

@@ -131,10 +131,7 @@ export const TICK_NS = 1 << 20;
 /** The datapath stores the opening time of a flow in units of 2^23 ns. */
 export const OPENED_SHIFT = 23;
 
-/**
- * Returns an array with the name of each number in `numbers`: the index is the number. An index without a
- * name has the value undefined.
- */
+/** Returns the names by number. An index without a name has the value undefined. */
 export function namesByNumber<N extends string>(numbers: Readonly<Record<N, number>>): readonly (N | undefined)[] {
   const names: (N | undefined)[] = [];
   for (const [name, number] of Object.entries<number>(numbers)) names[number] = name as N;

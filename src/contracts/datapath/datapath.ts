@@ -87,10 +87,7 @@ export type Datapath = {
    * closes.
    */
   grantPort(): Promise<MessagePort>;
-  /**
-   * Returns the BPF maps and the BPF program with which the service plane makes the datapath forward spliced
-   * connections (splicing offload). They are valid while the datapath is open.
-   */
+  /** Returns the BPF maps and program for splicing offload. They are valid while the datapath is open. */
   spliceOffload(): Promise<SpliceOffload>;
   /**
    * Returns the unexpired grants. After a restart, omits the grants of a pattern until a compiled policy with

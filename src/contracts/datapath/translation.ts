@@ -8,7 +8,6 @@ export type End = { readonly address: number; readonly port: number };
  */
 export type Translation = { readonly source: End; readonly destination: End };
 
-/** The translation of the destination of a packet, on a node that translates addresses. */
 export type DestinationTranslation = {
   /** Whether the destination is in `dataplane.translated`. */
   readonly isService: boolean;

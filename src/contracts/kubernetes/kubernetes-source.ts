@@ -68,7 +68,6 @@ export type ReflectorChange = {
   readonly at: string;
 };
 
-/** The number of objects of an integration. */
 export type ObjectCounts = { readonly pods: number; readonly nodes: number; readonly namespaces: number };
 
 /**

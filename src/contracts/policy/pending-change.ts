@@ -20,11 +20,9 @@ export type PendingChange = PendingWrite & {
   readonly id: string;
   /** The generation (number of the activation) of the write. */
   readonly generation: number;
-  /** The policy that was in force before the write. */
   readonly before: { readonly generation: number };
 };
 
-/** A change that was reverted, and the reason. */
 export type RevertedChange = { readonly generation: number; readonly at: string; readonly reason: string };
 
 /** The end of a pending change. `complete`: it was confirmed, or all nodes enforce it. */

@@ -107,7 +107,6 @@ export type Packet = {
 
 /** The addresses and ports of a packet, in host byte order. */
 export type Ends = Pick<Packet, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
-/** Returns the addresses and ports of packets in the opposite direction. */
 export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }

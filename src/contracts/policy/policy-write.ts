@@ -4,7 +4,6 @@ import type { Warning } from './policy-problem.js';
 import type { StoredPolicy } from './policy-record.js';
 import type { Proof } from './proof-types.js';
 
-/** The policy record that a write of the API addresses. */
 export type PolicyTarget =
   | { readonly by: 'active' }
   | { readonly by: 'new' }
@@ -66,10 +65,7 @@ export type WriteTerms =
 export type PolicyWritten = {
   readonly kind: 'written';
   readonly created: boolean;
-  /**
-   * The stored record. `body` is the text that was written: the PolicyConfig or the source group. It is
-   * empty after a source group was removed.
-   */
+  /** `body`: the written PolicyConfig or source group; empty after a source group was removed. */
   readonly stored: StoredPolicy;
   readonly generation: number;
   readonly warnings: readonly Warning[];
@@ -99,10 +95,7 @@ export type PolicyDeleted = {
  */
 export type PolicyChecked = {
   readonly kind: 'checked';
-  /**
-   * The record that the write would store. `body` is the text that it would write: the PolicyConfig or the
-   * source group.
-   */
+  /** The record that the write would store. `body`: the PolicyConfig or the source group. */
   readonly stored: StoredPolicy;
   readonly warnings: readonly Warning[];
   /** The size of the compiled program in cache lines of 64 bytes. */

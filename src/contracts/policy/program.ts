@@ -56,7 +56,6 @@ export type Program = {
   };
   /** The tables for sources that Kubernetes objects own (D38a); null if no selector is resolved. */
   readonly members: MemberTables | null;
-  /** The tables that decide DNS lookups. */
   readonly lookups: LookupTables;
   /** The number of ranks (positions in the order of evaluation): one for each rule and each default. */
   readonly ranks: number;

@@ -30,10 +30,7 @@ export type Proof = {
   readonly complete: boolean;
 };
 
-/**
- * A packet that the datapath and the reference evaluator classify differently. `expected` is the verdict
- * word of the evaluator, `found` that of the datapath.
- */
+/** A packet with the verdict words of the reference evaluator (`expected`) and of the datapath (`found`). */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
 export const PACKET_CELLS = 5;

@@ -25,7 +25,6 @@ export type ClientHello = {
   readonly ech: boolean;
   /** The protocols of the ALPN extension in the order of the client, without GREASE values. */
   readonly alpn: readonly string[];
-  /** Whether the client offers TLS 1.3. */
   readonly offersTls13: boolean;
 };
 

@@ -32,10 +32,7 @@ export const FLOW_OFFSETS = {
  */
 export const RECLASSIFY = 0x8000_0000;
 export const FLOW_BYTES = 128;
-/**
- * Size of `struct flow` in bytes. The other `FLOW_BYTES - FLOW_STRUCT_BYTES` bytes of a flow are its
- * statistics, `struct tally`.
- */
+/** Size of `struct flow` in bytes. Its statistics, `struct tally`, follow. */
 export const FLOW_STRUCT_BYTES = 64;
 export const FLOW_KEY_OFFSETS = {
   low_address: 0,

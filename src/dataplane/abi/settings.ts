@@ -79,10 +79,7 @@ export type Settings = {
   readonly handsOver?: boolean;
   /** Whether the datapath redirects DNS queries to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
-  /**
-   * The address and port where the service plane accepts connections to inspect; undefined if no service
-   * plane runs.
-   */
+  /** Where the service plane accepts connections to inspect; undefined if no service plane runs. */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
 };
 

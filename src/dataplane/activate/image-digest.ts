@@ -2,10 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Program } from '#contracts/policy/program.js';
 import { layout } from '#dataplane/image/program-image.js';
 
-/**
- * Returns the SHA-256 digest of a compiled policy, as `Slots.inForce` returns it while the policy is in
- * force.
- */
+/** Returns the SHA-256 digest of a compiled policy, as `Slots.inForce` returns it. */
 export function imageSha256(program: Program): string {
   return sha256(layout(program).words);
 }

@@ -224,7 +224,6 @@ export class Slots {
     this.#active.words[ACTIVE.pickupUntilNs + 1] = Number(monotonicNs >> 32n);
   }
 
-  /** Selects the kinds of events that the datapath writes to its ring buffer. */
   setEventsWanted({ packets, flows }: EventsWanted): void {
     const bits = (packets ? EVENTS_WANTED.packets : 0) | (flows ? EVENTS_WANTED.flows : 0);
     Atomics.store(this.#active.words, ACTIVE.eventsWanted, bits);

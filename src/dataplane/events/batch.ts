@@ -119,7 +119,6 @@ export class EventBatch {
     return this.#suppressed;
   }
 
-  /** Returns the number of events of each type in this batch. */
   tally(): Record<EventType, number> {
     const counts = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
     for (let index = 0; index < this.count; index++) counts[this.type(index)]++;

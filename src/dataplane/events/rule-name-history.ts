@@ -3,10 +3,7 @@ import { itemAt, u8At, u32At } from '#arrays/read.js';
 import type { FlippedRuleNames, StagedRuleNames } from '#contracts/datapath/event-source.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 
-/**
- * Maximum number of former policies whose rule names this process keeps. A flow can outlive the policy that
- * decided it.
- */
+/** Maximum number of former policies whose rule names are kept. A flow can outlive its policy. */
 const FORMER = 16;
 const FORMER_RANKS = 1 << 20;
 
@@ -81,10 +78,7 @@ export class RuleNameHistory {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
 
-  /**
-   * Returns a finder that resolves indexes of the map `hits` to rules. The finder is valid until another
-   * policy is put in force.
-   */
+  /** The finder is valid until another policy is put in force. */
   finder(): Finder {
     this.#finder ??= new Finder(this.#flipped);
     return this.#finder;

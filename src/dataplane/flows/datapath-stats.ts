@@ -5,7 +5,6 @@ import { readCounters } from '#dataplane/loader/counters.js';
 import type { LoadedObject } from '#dataplane/object/loaded-object.js';
 import type { TrafficStatistics } from './traffic-statistics.js';
 
-/** Returns the datapath's counters of verdicts, drops, flows and events, and the fill level of each map. */
 export function datapathStats(
   { object, slots, options, grants, routes }: LoadedObject,
   trafficStatistics: TrafficStatistics,

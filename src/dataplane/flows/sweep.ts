@@ -45,10 +45,7 @@ export class FlowSweep {
     this.#sweep.run();
   }
 
-  /**
-   * Sweeps if the last sweep is long enough ago (`SWEEP_SHARE`). Otherwise does nothing, and the results of
-   * the last sweep stay.
-   */
+  /** Sweeps if the last sweep is long enough ago (`SWEEP_SHARE`). */
   refresh(): void {
     const { swept, took } = this.#times();
     if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();

@@ -33,7 +33,6 @@ import { FlowSweep } from './sweep.js';
 
 export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
 
-/** Traffic statistics by rule and by flow, read from the maps of one loaded BPF object. */
 export class TrafficStatistics {
   readonly ruleNameHistory: RuleNameHistory;
   readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;

@@ -16,15 +16,9 @@ const LATEST = 2 ** 32 - 1;
 
 /** Offsets of the fields of `struct grant_header`, which is line 0 of the map, in 32-bit words. */
 export const HEADER = { multiplier: 0, addend: 2, homes: 4 } as const;
-/**
- * Offsets of the fields of `struct grant_line` in a cache line: in 32-bit words, but `grants` in 64-bit
- * words.
- */
+/** Offsets of the fields of `struct grant_line`: in 32-bit words, but `grants` in 64-bit words. */
 export const TABLE_LINE = { spilled: 0, addresses: 1, grants: 3 } as const;
-/**
- * Offsets of the fields of `struct grant_set` in a cache line: `next` in 32-bit words, `grants` in 64-bit
- * words.
- */
+/** Offsets of the fields of `struct grant_set`: `next` in 32-bit words, `grants` in 64-bit words. */
 export const SET_LINE = { grants: 0, next: 14 } as const;
 /** Size of `struct pattern` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as const;

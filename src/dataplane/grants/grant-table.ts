@@ -110,7 +110,6 @@ export class GrantTable {
     return true;
   }
 
-  /** Returns the number of the hostname pattern and the expiry of each grant of one address. */
   grantsOf(address: number): readonly (readonly [pattern: number, expiry: number])[] {
     const found = address === 0 ? -1 : this.#find(address);
     if (found < 0) return [];
@@ -118,7 +117,6 @@ export class GrantTable {
     return low < SET ? [[low, this.#memory.high(found)]] : [...this.#sets.grants(low - SET)];
   }
 
-  /** Removes the grants of one address for which `isDead` returns true. */
   prune(address: number, isDead: IsDead): void {
     const found = this.#find(address);
     if (found >= 0) this.#pruneAt(found, isDead);

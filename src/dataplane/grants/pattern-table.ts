@@ -69,10 +69,7 @@ export class PatternTable {
     return this.#texts.get(number);
   }
 
-  /**
-   * Returns how many numbers are missing to give each of these hostname patterns a number; 0 if enough are
-   * free.
-   */
+  /** Returns how many numbers are missing for these patterns; 0 if enough are free. */
   shortage(texts: readonly string[]): number {
     const unknown = texts.filter((text) => this.numberOf(text) === undefined).length;
     return Math.max(0, unknown - this.#free.length);

@@ -19,7 +19,6 @@ export function anyBit(bits: number): string {
   return `meta mark & ${hex(bits)} != 0`;
 }
 
-/** The settings and modes that determine the rules of the guard. */
 export type GuardState = {
   readonly interfaces: readonly string[];
   /**
@@ -40,7 +39,6 @@ export type GuardState = {
   readonly leavesToJudge: boolean;
 };
 
-/** Returns the mark bits with which the guard lets a packet pass. */
 export function acceptedBits({ markMask, earlierBits }: GuardState): number[] {
   return [guardBit(markMask), ...earlierBits];
 }

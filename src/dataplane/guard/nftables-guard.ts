@@ -74,7 +74,6 @@ export class Guard {
       'this kernel has no conntrack zones or no nft_fib: connections that the service plane inspects fail while the node translates addresses',
   };
   readonly #bootFile: BootFile | undefined;
-  /** The optional chains that the kernel has refused. */
   readonly #refused = new Set<Optional>();
   #triedAt = 0;
 
@@ -249,7 +248,6 @@ export class Guard {
   }
 }
 
-/** Returns the nft commands for the chains that protect forwarded packets. */
 function forwardedLines(state: GuardState): string[] {
   return [
     `add counter ${TABLE} dropped`,
@@ -296,10 +294,7 @@ function bitIn(expr: readonly unknown[] = []): number[] {
   return found === undefined ? [] : [Number(found)];
 }
 
-/**
- * Returns the number of packets and bytes that the guard's tables, in the families `inet` and `bridge`, have
- * dropped.
- */
+/** Returns the packets and bytes that the guard has dropped in the families `inet` and `bridge`. */
 export function guardDropped(): Counter {
   const inet = 'list counter inet weir dropped';
   const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });

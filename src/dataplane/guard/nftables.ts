@@ -93,10 +93,7 @@ function rulesIn(table: string, chain: string, family: number): Map<number, Uint
   }
 }
 
-/**
- * An nftables chain on a netfilter hook. `hook` is netfilter's number of the hook; `type` is `filter`, `nat`
- * or `route`.
- */
+/** An nftables chain. `hook`: netfilter's number of the hook. `type`: `filter`, `nat` or `route`. */
 export type BaseChain = {
   readonly family: Family;
   readonly table: string;
@@ -121,10 +118,7 @@ export function baseChains(): BaseChain[] {
   });
 }
 
-/**
- * A flowtable of nftables. `offloads`: the flowtable has the flag `offload`. `devices`: names of its
- * interfaces.
- */
+/** `offloads`: the flowtable has the flag `offload`. `devices`: names of its interfaces. */
 export type Flowtable = Pick<BaseChain, 'family' | 'table' | 'name'> & {
   readonly offloads: boolean;
   readonly devices: readonly string[];

@@ -24,10 +24,7 @@ export class Lines {
     this.words = new Uint32Array(AHEAD * LINE_WORDS);
   }
 
-  /**
-   * Removes all cache lines, and allocates memory for `expected` lines. If more lines are added later, the
-   * array grows.
-   */
+  /** Removes all cache lines, and allocates memory for `expected` lines. */
   clear(expected: number): void {
     if (expected * LINE_WORDS > this.words.length) this.words = new Uint32Array(expected * LINE_WORDS);
     this.count = 0;
@@ -35,10 +32,7 @@ export class Lines {
     this.openHalf = undefined;
   }
 
-  /**
-   * Adds `count` adjacent cache lines, with every 32-bit word set to `0xffffffff`. Returns the index of the
-   * first line.
-   */
+  /** Adds adjacent cache lines with all bits set. Returns the index of the first line. */
   add(count: number): number {
     const first = this.count;
     this.count += count;
@@ -46,10 +40,7 @@ export class Lines {
     return first;
   }
 
-  /**
-   * Adds half a cache line: eight 32-bit words. Returns the index in `words` of the first of these words.
-   * Two calls can share one cache line.
-   */
+  /** Adds eight words. Returns the index of the first word. Two calls can share one cache line. */
   addHalf(): number {
     const open = this.openHalf;
     if (open !== undefined) {

@@ -8,7 +8,6 @@ import { addressOf, memoryAt } from '#libc/library.js';
 import { built } from '#threads/built-file.js';
 import { lacksModuleBtf } from './kernel-functions.js';
 
-/** Path of the compiled BPF object of the datapath. */
 export const builtObject = built('bpf/weir.bpf.o');
 /**
  * Path of the compiled BPF object that lists third-party hooks (hooks of other software that forwarded
@@ -52,7 +51,6 @@ export const MAPS = [
 export type MapName = (typeof MAPS)[number];
 /** BPF maps that Weir does not pin, so the datapath of a later process cannot take them over. */
 type UnpinnedMapName = 'proof' | 'others' | 'routes';
-/** The BPF programs of the datapath's object file. */
 const PROGRAMS = [
   'weir_ingress',
   'weir_egress',
@@ -68,7 +66,6 @@ const PROGRAMS = [
   'weir_forward',
 ] as const;
 export type ProgramName = (typeof PROGRAMS)[number];
-/** The BPF program of the object file that lists third-party hooks. */
 type ThirdPartyProgramName = 'weir_others';
 
 export type MapShape = Readonly<Record<'type' | 'keySize' | 'valueSize' | 'maxEntries', number>>;
@@ -134,10 +131,7 @@ export class BpfObject {
     return layouts;
   }
 
-  /**
-   * Makes `load` use the existing map behind the file descriptor `fd`. Without this call, `load` creates a
-   * new map.
-   */
+  /** Makes `load` use the existing map behind `fd`, and not create a new map. */
   reuse(name: MapName, fd: number): void {
     // Read the layouts first. After `bpf_map__reuse_fd`, libbpf returns type ids that refer to the BTF of
     // the process that created the map.

@@ -3,7 +3,6 @@ import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
 import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
 
-/** The layouts of the keys and values of each BPF map, by the name of the map. */
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**

@@ -28,10 +28,7 @@ export const NETWORK_TEXTS: Readonly<Record<string, Printed>> = {
   'nftables-weir.txt': (signal) => printed('nft', ['list', 'table', 'inet', 'weir'], signal),
 };
 
-/**
- * Returns netfilter hook, family and name of every nftables base chain, including those of third parties.
- * Does not return their rules.
- */
+/** Returns every nftables base chain, also of third parties, without its rules. */
 export function chains(): readonly BaseChain[] {
   return baseChains();
 }

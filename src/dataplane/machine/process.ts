@@ -5,7 +5,6 @@ import { getHeapStatistics } from 'node:v8';
 const text = (path: string): Promise<string | null> => readFile(path, 'utf8').catch(() => null);
 const TICKS_PER_SECOND = 100;
 
-/** Returns a description of the machine and of the operating system. */
 export async function system(): Promise<Readonly<Record<string, unknown>>> {
   return {
     kernel: { release: release(), version: version(), machine: machine(), platform: platform(), arch: arch() },

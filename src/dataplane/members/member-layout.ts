@@ -9,10 +9,7 @@ export const MEMBER_LINE = { words: 16, longs: 8 } as const;
 export const MEMBER_PLACES = 7;
 /** Maximum number of cache lines that a search for an address reads, from its home line on. */
 export const MEMBER_PROBES = 8;
-/**
- * Offsets of the fields of `struct member_line` in a cache line: in 32-bit words, but `members` in 64-bit
- * words.
- */
+/** Offsets of the fields of `struct member_line`: in 32-bit words, but `members` in 64-bit words. */
 export const MEMBER_FIELDS = { spilled: 0, refused: 1, members: 1 } as const;
 /**
  * Offset of the field `incomplete` of `struct member_header`, in 32-bit words. The fields before it are as in

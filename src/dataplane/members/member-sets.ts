@@ -47,7 +47,6 @@ export class MemberSets {
     return this.#free.length + this.#idle > 0;
   }
 
-  /** The number of sets of selectors in the map. */
   get count(): number {
     return this.#mapIndexes.size;
   }

@@ -59,7 +59,6 @@ export class MemberTable {
     this.#memory.storeWord(CHANGES, (this.#memory.word(CHANGES) + 2) & 0xffff);
   }
 
-  /** Number of addresses in the table. */
   get count(): number {
     return this.#count;
   }
@@ -83,10 +82,7 @@ export class MemberTable {
     for (const refused of this.#refused.values()) yield* refused.keys();
   }
 
-  /**
-   * The addresses with the map indexes of their sets of selectors, also addresses for which the table has no
-   * room.
-   */
+  /** The addresses and the map indexes of their sets, also addresses for which the table has no room. */
   *members(): Generator<readonly [address: number, mapIndex: number]> {
     for (const { address, place } of this.#stored()) yield [address, this.#memory.high(place)];
     for (const refused of this.#refused.values()) yield* refused;

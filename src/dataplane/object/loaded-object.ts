@@ -23,7 +23,6 @@ const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 
 const MEMORY_WAIT_MS = 2_000;
 
-/** Programs that every datapath loads. */
 const PROGRAMS_OF_EACH: readonly ProgramName[] = [
   'weir_ingress',
   'weir_egress',

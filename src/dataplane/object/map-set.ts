@@ -197,10 +197,7 @@ export class PinnedMaps {
   }
 }
 
-/**
- * Returns the folders of pinned maps under a pin path, oldest first. Ignores a folder that a killed process
- * left incomplete.
- */
+/** Returns the folders of pinned maps, oldest first. Ignores a folder that is not complete. */
 export function mapSetsIn(path: string): PinnedMaps[] {
   if (!existsSync(path)) return [];
   const sets: PinnedMaps[] = [];
@@ -229,10 +226,7 @@ export function inForceAt(path: string): Adoption['inForce'] {
   }
 }
 
-/**
- * Pins the given maps and BPF programs in a new folder. Its number is higher than the number of each other
- * folder under the pin path.
- */
+/** Pins maps and BPF programs in a new folder, whose number is higher than that of each other folder. */
 export function pinMaps(pinned: Pinned, path: string): PinnedMaps {
   const number = (mapSetsIn(path).at(-1)?.number ?? 0) + 1;
   const set = new PinnedMaps(join(path, `maps-${number}`), number);

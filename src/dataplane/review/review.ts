@@ -28,7 +28,6 @@ type Looked = {
   readonly nat: NatSupport;
   /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
   readonly diverts: boolean;
-  /** True if the datapath redirects DNS queries to the DNS proxy. */
   readonly divertsDns: boolean;
 };
 
@@ -61,7 +60,6 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, d
   return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };
 }
 
-/** Returns the policed bridge ports, with the present addresses and routes of their bridges. */
 export function policedPorts(policed: readonly Interface[], links: readonly Link[] = listLinks()): BridgePort[] {
   if (!links.some(({ kind }) => kind === 'bridge')) return [];
   const addresses = interfaceAddresses();

@@ -28,10 +28,7 @@ const NO_KEY = 0xffff_ffff;
 
 type Intervals = { readonly starts: number[]; readonly values: number[] };
 
-/**
- * Returns the 32-bit words of all cache lines after the header. Returns null if the routes have more
- * intervals than the bottom lines have room for.
- */
+/** Returns the words after the header; null if the bottom lines have no room for all intervals. */
 export function routeLines(routes: readonly Route[]): Uint32Array | null {
   const { starts, values } = intervalsOf(routes);
   if (starts.length > MAX_INTERVALS) return null;

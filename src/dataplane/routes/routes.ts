@@ -94,7 +94,6 @@ export function hasDefaultRoute(table: number): boolean {
   );
 }
 
-/** Returns the indexes of the outgoing interfaces of the default routes in a routing table. */
 export function defaultInterfaces(table: number): number[] {
   return firstRoutes(table)
     .filter(

@@ -89,10 +89,7 @@ export class InterfacePolicing {
     }
   }
 
-  /**
-   * Replaces the names of the policed interfaces. The next call of `attach` attaches the programs to these
-   * interfaces.
-   */
+  /** Replaces the names of the policed interfaces. The next call of `attach` uses them. */
   name(interfaces: readonly string[]): void {
     this.kernel.hooks.police(interfaces);
     this.kernel.guard.police(interfaces);
@@ -116,10 +113,7 @@ export class InterfacePolicing {
     this.kernel.translation.follow(open.upgrade);
   }
 
-  /**
-   * Completes a takeover from an earlier datapath. Must be called after the new datapath has put its first
-   * policy in force.
-   */
+  /** Must be called after the new datapath has put its first policy in force. */
   completeTakeover(open: OpenDatapath): void {
     open.upgrade.complete(() => {
       this.#putOnHooks(open, this.kernel.hooks.interfaces().policed);

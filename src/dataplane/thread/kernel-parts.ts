@@ -49,7 +49,6 @@ export function kernelParts(options: DatapathOptions, descriptors: Descriptors):
   };
 }
 
-/** Returns the options of the BPF object that do not depend on the size of the policy. */
 function objectOptions(options: DatapathOptions): FixedOptions {
   const isDirect = options.forwarding !== 'stack';
   const readsConntrack = options.readsConntrack ?? hasConntrackLookup();
@@ -83,7 +82,6 @@ function objectOptions(options: DatapathOptions): FixedOptions {
   };
 }
 
-/** Returns the ids of the programs for the ingress hook and for the egress hook. */
 export function programIds(object: BpfObject): Readonly<Record<Direction, number>> {
   return {
     ingress: programId(object.programFd('weir_ingress')),

@@ -56,10 +56,7 @@ import type { MemberChanges } from './member-changes.js';
 import { OpenDatapath } from './open-datapath.js';
 import { flipProgram, stageProgram } from './staging.js';
 
-/**
- * Implements the operations of `Datapath` in the calling thread, where each call may block. The datapath
- * thread has one instance.
- */
+/** Implements the operations of `Datapath` in the calling thread. Each call may block. */
 export class LocalDatapath {
   readonly #options: DatapathOptions;
   readonly #kernel: KernelParts;
@@ -107,7 +104,6 @@ export class LocalDatapath {
     return probe(this.#kernel.objectOptions.objectPath, this.#kernel.pins.path);
   }
 
-  /** Returns the reasons why this machine cannot enforce the options; see `BegunDatapath.check`. */
   check(): MachineCheck {
     const missing = this.probe();
     if (missing.length > 0) return { missing, faults: [], warnings: [] };
@@ -198,9 +194,6 @@ export class LocalDatapath {
     return null;
   }
 
-  /**
-   * Returns faults (reasons why Weir cannot police as configured) and warnings; see `KernelChanges.review`.
-   */
   review(): Review {
     return this.#changes.review();
   }
@@ -280,10 +273,7 @@ export class LocalDatapath {
     return this.#opened().trafficStatistics.groupTraffic();
   }
 
-  /**
-   * Adds the decisions of the DNS proxy and of the service plane to the hits of the deciding rules. Ignores
-   * the decisions while the datapath is not open.
-   */
+  /** Adds decisions to the hits of their rules. Ignores them while the datapath is not open. */
   addHits(decided: readonly DecidedHit[]): void {
     this.#open?.trafficStatistics.addHits(decided);
   }
@@ -353,10 +343,7 @@ export class LocalDatapath {
     return datapathStats(loaded, trafficStatistics, this.#kernel.forwarding.now);
   }
 
-  /**
-   * Selects the kinds of events that the datapath reports. The selection also applies to a datapath that is
-   * opened later.
-   */
+  /** Selects the kinds of events that are reported, also by a datapath that is opened later. */
   setEventsWanted(wanted: EventsWanted): void {
     this.#eventsWanted = wanted;
     this.#open?.loaded.slots.setEventsWanted(wanted);

@@ -13,14 +13,10 @@ type Loaded = {
   readonly grants: MappedGrants;
   readonly members: KernelMembers;
   readonly trafficStatistics: TrafficStatistics;
-  /**
-   * `stageProgram` calls this function between parts of its work, to serve other requests. The function may
-   * add grants.
-   */
+  /** Called between parts of the work, to serve other requests. It may add grants. */
   readonly yieldToRequests?: () => void;
 };
 
-/** The image of a compiled policy, and the entries of the map `hits` for its rules and defaults. */
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**

@@ -104,7 +104,6 @@ export class Conntrack {
   }
 }
 
-/** Returns the addresses and ports of a reply to a packet with these addresses and ports. */
 function replyTo({ protocol, source, destination, icmpType }: Tuple): Tuple {
   return { protocol, source: destination, destination: source, icmpType: ICMP_REPLIES.get(icmpType) ?? icmpType };
 }

@@ -9,7 +9,6 @@ import { Conntrack, type Tuple } from './conntrack.js';
 /** Number of flows that are looked up between two turns of the event loop; this takes about 7 ms. */
 const PART = 100;
 
-/** Returns a page of flows with the translation of each flow. */
 export async function withTranslations(page: FlowPage): Promise<FlowPage> {
   const items: LiveFlow[] = [];
   const conntrack = new Conntrack();

@@ -12,14 +12,12 @@ import { type FlowTable, withTally } from './struct-conversion.js';
  */
 type PinnedFlow = { readonly view: DataView; readonly reread: () => boolean };
 
-/** The flows in one flow table of a pinned datapath, and their layout. */
 export type PinnedFlows = {
   readonly table: FlowTable;
   readonly layout: StructLayout;
   readonly flows: Iterable<PinnedFlow>;
 };
 
-/** Returns the flows of a pinned datapath. */
 export function pinnedFlows(set: PinnedMaps): PinnedFlows[] {
   const layout = withTally(set.describe('flows').value, set.describe('tallies').value);
   // Read half-open flows before established flows. A flow that becomes established between the two reads is
@@ -30,7 +28,6 @@ export function pinnedFlows(set: PinnedMaps): PinnedFlows[] {
   ];
 }
 
-/** Reads the half-open flows of the flow table, or the established ones. */
 function* linesOf(set: PinnedMaps, areHalfOpen: boolean): Generator<PinnedFlow> {
   const [flow, tally] = [set.describe('flows'), set.describe('tallies')];
   const use = flow.value.fields['key.use']?.offset ?? 0;

@@ -28,10 +28,7 @@ import { clearPredecessors } from './predecessors.js';
 import { StateMigration } from './state-migration.js';
 import { type FixedOptions, type Inheritance, loadHandover, prepareSuccessor, type Successor } from './successor.js';
 
-/**
- * Attaches the BPF programs of `Upgrade.programs` to every hook. Throws if a hook still has another program
- * afterwards.
- */
+/** Attaches `Upgrade.programs` to every hook. Throws if a hook has another program afterwards. */
 export type SwitchHooks = () => void;
 
 /**

@@ -16,10 +16,7 @@ const BATCH_RECORDS = 8_192;
 const BATCHES_UNDER_WAY = 8;
 const PAUSE_MS = { shortest: 1, longest: 50, unwanted: 500 } as const;
 
-/**
- * Reads batches of events from the ring buffer and posts them to a message port. Stops reading while the
- * receiver is too far behind.
- */
+/** Posts batches of events to a message port. Stops while the receiver is too far behind. */
 export class EventReader {
   readonly #ring: EventRing;
   readonly #active: MappedMemory;

@@ -121,10 +121,7 @@ const LIBBPF: Record<keyof Libbpf, string> = {
 };
 
 let loaded: Libbpf | undefined;
-/**
- * Loads libbpf on the first call. Throws if libbpf is not installed; `Datapath.probe` reports this to the
- * operator.
- */
+/** Loads libbpf on the first call. Throws if libbpf is not installed. */
 export function libbpf(): Libbpf {
   if (loaded === undefined) {
     loaded = bindLibrary<Libbpf>('libbpf.so.1', LIBBPF);

@@ -42,10 +42,7 @@ export class TestRun {
     if (contextOut !== undefined) this.#view.setBigUint64(AT.contextOut, addressOf(contextOut), true);
   }
 
-  /**
-   * Runs the BPF program, and returns its return value. The packet consists of the first `frameLength` bytes
-   * of the frame.
-   */
+  /** Runs the BPF program on the first `frameLength` bytes of the frame. Returns its return value. */
   run(frameLength = this.frame?.length ?? 0, repeat = this.frame === undefined ? 0 : 1): number {
     this.#prepare(frameLength, repeat);
     check('run program', libbpf().bpf_prog_test_run_opts(this.programFd, this.#options));
@@ -57,10 +54,7 @@ export class TestRun {
     return this.#view.getUint32(AT.duration, true);
   }
 
-  /**
-   * Like `run`, but runs the BPF program in the thread pool for asynchronous koffi calls. Do not use this
-   * object before the promise settles.
-   */
+  /** Like `run`, but in koffi's thread pool. Do not use this object before the promise settles. */
   runBeside(frameLength: number, repeat: number): Promise<number> {
     this.#prepare(frameLength, repeat);
     return new Promise((resolve, reject) => {

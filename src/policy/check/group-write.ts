@@ -137,7 +137,6 @@ function withId(value: unknown, body: Uint8Array, id: string): Named {
   return { value: { id, ...value }, text: whole, id };
 }
 
-/** Returns the text without white space at its start and end. */
 function trimmed(text: Uint8Array): Uint8Array {
   const isSpace = (byte: number | undefined) => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
   let from = 0;

@@ -32,10 +32,7 @@ export type ReadPolicy =
       readonly ok: true;
       /** The JSON text of the PolicyConfig within the body, byte for byte as the client sent it. */
       readonly policyJson: Uint8Array;
-      /**
-       * The name in the envelope, without surrounding white space. Null if the body has no name; a singleton
-       * body never has a name.
-       */
+      /** The name without surrounding white space. Null if the body has no name, as in singleton form. */
       readonly name: string | null;
       readonly parsed: ParsedPolicy;
       readonly policy: Policy;

@@ -26,10 +26,7 @@ export function expressionsOf(rule: Rule): Expression[] {
   return found;
 }
 
-/**
- * Returns the total number of compiled instructions of the regular expressions in the rules. An expression
- * that appears twice counts twice.
- */
+/** An expression that appears twice counts twice. */
 export function instructionsOf(rules: readonly Rule[]): number {
   let instructions = 0;
   for (const rule of rules) {

@@ -27,10 +27,7 @@ export type CompileOptions = {
    * become separate rule blocks, which several lists share.
    */
   readonly copies?: number;
-  /**
-   * A cache of results of earlier compilations, such as rule blocks. `compile` reads the cache and adds new
-   * results.
-   */
+  /** A cache of results of earlier compilations. `compile` adds new results. */
   readonly memory?: CompileMemory;
   /** Which Kubernetes selectors are resolved, and the addresses that they select. Default: none. */
   readonly membership?: ListedMembership | undefined;
@@ -186,10 +183,7 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
   return verdictWord(rank, verdict, audited);
 }
 
-/**
- * Adds the rule blocks of a policy to the tables of the compiled policy. Takes a rule block from the cache if
- * the cache contains it.
- */
+/** Adds the rule blocks of a policy to the tables. Takes known rule blocks from the cache. */
 class RuleBlockSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];

@@ -33,7 +33,6 @@ export class ProgramTables {
   private readonly knownSourcePortMaps = new Sequences(Budget.unlimited, 'source-port maps', 1);
   private readonly scratch = new GrowingUint32Array();
 
-  /** Empties the tables before the compilation of the next policy. */
   clear(): void {
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
     for (const pool of [this.destinations, this.portMaps, this.sourcePortMaps]) pool.clear();

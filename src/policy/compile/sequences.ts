@@ -4,10 +4,7 @@ import type { Budget, CompileTable } from '#policy/model/budget.js';
 
 const SLOTS = 256;
 
-/**
- * Interned sequences of numbers: equal sequences are stored once. Sequences are numbered in the order of
- * first appearance.
- */
+/** Equal sequences of numbers are stored once. They are numbered in the order of first appearance. */
 export class Sequences {
   readonly cells = new GrowingUint32Array();
   /** Sequence `n` consists of `cells[offsets[n]]` … `cells[offsets[n + 1] - 1]`. */

@@ -20,10 +20,7 @@ export type Outline = {
   readonly ends: readonly number[];
 };
 
-/**
- * The result of a change in the list of groups: the edit of the JSON text, and the outline of the edited
- * text.
- */
+/** The edit of the JSON text, and the outline of the edited text. */
 export type OutlineEdit = { readonly edit: TextEdit; readonly outline: Outline };
 
 const CLOSE_OBJECT = 0x7d;

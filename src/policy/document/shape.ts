@@ -10,10 +10,7 @@ export type ShapeProblem = { readonly path: Path; readonly code: ProblemCode; re
 
 type Issue = z.core.$ZodIssue;
 
-/**
- * Returns the differences between a value and a schema, each with a message for the user. Returns an empty
- * list if the value conforms to the schema.
- */
+/** Returns the differences between a value and a schema, each with a message for the user. */
 export function shapeProblems(schema: z.ZodType, value: unknown): ShapeProblem[] {
   const parsed = schema.safeParse(value);
   if (parsed.success) return [];

@@ -4,10 +4,7 @@ import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rules/ran
 import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 import { mismatch } from './mismatch.js';
 
-/**
- * The decision about a packet. `place` is the rule or default that decided the packet, and `rank` is its
- * rank.
- */
+/** `place` is the rule or default that decided the packet, and `rank` is its rank. */
 export type Decision = Outcome & { readonly rank: number; readonly place: RankOwner };
 
 /**

@@ -39,7 +39,6 @@ function factsOf(rules: readonly Rule[]): RuleFacts {
 
 const ofGroups = new WeakMap<readonly Group[], readonly RuleFacts[]>();
 
-/** Returns the properties of the rules of each group, in the order of `groups`. */
 export function factsOfGroups(groups: readonly Group[]): readonly RuleFacts[] {
   const found = ofGroups.get(groups);
   if (found !== undefined) return found;

@@ -131,7 +131,6 @@ function specialOf(reason: Decided['reason']): string | null {
   }
 }
 
-/** Returns a clause that explains why TLS matchers are undecidable. */
 export function causeText(cause: UndecidableCause): string {
   switch (cause) {
     case 'no_server_name':

@@ -75,7 +75,6 @@ export function decideByNode(packet: Packet, ingress: string | undefined, node: 
   return nodeDecision('allow', 'packets from and to the node are not policed because dataplane.police_local is false');
 }
 
-/** Returns the decision about a lookup that the DNS proxy answers itself. */
 export function decideUnforwarded(reason: UnforwardedReason): NodeDecision {
   switch (reason) {
     case 'canary_name':

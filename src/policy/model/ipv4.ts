@@ -35,7 +35,6 @@ export function mask(address: number, length: number): number {
   return length === 0 ? 0 : (address & (-1 << (32 - length))) >>> 0;
 }
 
-/** Returns the last address that a prefix contains. */
 export function lastAddress({ address, length }: Prefix): number {
   return address + 2 ** (32 - length) - 1;
 }

@@ -54,7 +54,6 @@ export class ProofMemory {
     return decided;
   }
 
-  /** Returns the index of the sources of a policy. */
   sourcesOf({ groups }: Policy, resolution: SelectorResolution): SourceIndex {
     const known = this.#index;
     const isKnown = known !== undefined && sameSources(known.groups, groups) && known.sources.isFor(groups, resolution);

@@ -31,7 +31,6 @@ export class ProofOwners {
     this.sources = selectors.size === 0 ? [] : ownedSources(index, ofSelectorSets, membership);
   }
 
-  /** Returns the owner for which this number stands in packets. */
   ownerOf(cell: number): Owner {
     if (cell === NO_OWNER_CELL) return NO_OWNER;
     return cell === DENY_ONLY_CELL ? DENY_ONLY : itemAt(this.#sets, cell - DENY_ONLY_CELL - EMPTY_SET);

@@ -15,7 +15,6 @@ const TCP_CLOSE = 7;
 
 type Address = { readonly address: number; readonly port: number };
 
-/** The addresses and the negotiated TCP options of a connected socket. */
 export type TcpEndpoint = {
   readonly local: Address;
   readonly peer: Address;

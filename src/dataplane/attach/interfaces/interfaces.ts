@@ -28,10 +28,7 @@ export function listInterfaces(): Interface[] {
   return found;
 }
 
-/**
- * Returns whether an interface has an Ethernet header on its frames. The datapath cannot parse frames without
- * an Ethernet header.
- */
+/** The datapath cannot parse frames without an Ethernet header. */
 export function isEthernet(name: string): boolean {
   const request = new Uint8Array(40);
   new TextEncoder().encodeInto(name, request.subarray(0, NAME_BYTES - 1));

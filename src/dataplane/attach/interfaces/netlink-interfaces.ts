@@ -42,11 +42,9 @@ export type Link = Interface & {
   readonly mac: Uint8Array;
   readonly isUp: boolean;
   readonly isLoopback: boolean;
-  /** Whether frames of this interface have an Ethernet header. */
   readonly isEthernet: boolean;
   /** The names that `ip link property add` gave the interface in addition. */
   readonly alternativeNames: readonly string[];
-  /** The ids of the XDP programs of the interface. */
   readonly xdpPrograms: readonly number[];
   /**
    * Whether this is a bridge with the option `nf_call_iptables`. The sysctl for all bridges is not part of

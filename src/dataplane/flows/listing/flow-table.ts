@@ -22,10 +22,7 @@ export type FoundFlows = {
   readonly next: Uint8Array | null;
 };
 
-/**
- * Reads the datapath's flow table, which contains established and half-open flows, and ends flows in the
- * table.
- */
+/** The datapath's flow table, which contains established and half-open flows. */
 export class FlowTable {
   readonly #map: () => MappedFlows;
   /**

@@ -4,10 +4,7 @@ import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
 const WORDS = FLOW_BYTES / 4;
 const KEY_WORDS = FLOW_KEY_BYTES / 4;
 
-/**
- * Collects the `limit` flows with the lowest keys. If two offered flows have the same key, keeps the flow
- * that was offered last.
- */
+/** Collects the `limit` flows with the lowest keys. Of two flows with the same key, keeps the later one. */
 export class LeastFlows {
   readonly #limit: number;
   readonly #after: Uint32Array | null;
@@ -39,10 +36,7 @@ export class LeastFlows {
     this.#words.set(words.subarray(at, at + WORDS), this.#count++ * WORDS);
   }
 
-  /**
-   * Returns the flows in ascending order of their keys. `next` is the key after which the next page begins;
-   * null if there is no next page.
-   */
+  /** Returns the flows by ascending key. `next`: the key after which the next page begins, or null. */
   page(): { readonly words: Uint32Array<ArrayBuffer>; readonly next: Uint8Array | null } {
     this.#keepLeast();
     const words = this.#words.slice(0, this.#count * WORDS);

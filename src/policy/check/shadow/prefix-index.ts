@@ -25,10 +25,7 @@ export class PrefixIndex {
     this.#heads[bucket] = this.#values.length - 1;
   }
 
-  /**
-   * Returns the first visited number for which `accept` returns true; undefined if `accept` returns true for
-   * no number.
-   */
+  /** Returns the first visited number that `accept` accepts; undefined if there is none. */
   find(prefix: Prefix, tag: number, accept: (value: number) => boolean): number | undefined {
     for (const length of this.#lengths) {
       if (length > prefix.length) continue;

@@ -62,10 +62,7 @@ function shadowsOf({ rules, pointer }: Group, hidden: readonly Hidden[]): Shadow
 }
 
 type Rules = readonly Rule[];
-/**
- * `place` is the index of a shadowed rule in its group. `by` is the earlier rule that covers the shadowed
- * rule.
- */
+/** `place` is the index of a shadowed rule in its group. `by` is the earlier rule that covers it. */
 type Pair = { readonly place: number; readonly by: Rule };
 
 const within = new WeakMap<Rules, readonly Pair[]>();

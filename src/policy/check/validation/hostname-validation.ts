@@ -29,7 +29,6 @@ export function validateName(text: string, at: string, { entry }: NameChecks, va
   if (text === '' || validation.context.isStored !== true) reportName(text, at, entry, validation);
 }
 
-/** Validates the regular expression of a name matcher. */
 export function validateNameExpression(text: string, at: string, checks: NameChecks, validation: Validation): void {
   const { problems, context } = validation;
   if (text.startsWith('*') && patternFault(text) === undefined) {

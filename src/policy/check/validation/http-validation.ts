@@ -151,10 +151,7 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
   return safe;
 }
 
-/**
- * Whether a matcher object has no member, or only empty lists and empty maps. Returns false if `keepIntact`
- * removed a member from the object.
- */
+/** Whether a matcher has only empty members. False if `keepIntact` removed a member. */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
   return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {

@@ -23,10 +23,7 @@ import { isOverPolicy, TOO_MANY_INSTRUCTIONS } from './regex-validation.js';
 import { ProblemList, type Validation, type ValidationContext } from './validation-context.js';
 import { validateAction, validateAddresses, validateCidrs } from './value-validation.js';
 
-/**
- * Returns all problems of a PolicyConfig in one pass (D15). A document without problems has the type
- * `PolicyConfig`.
- */
+/** Returns all problems (D15). A document without problems has the type `PolicyConfig`. */
 export function validatePolicy(document: unknown, context: ValidationContext): Problem[] {
   const schema = context.form === 'envelope' ? envelopePolicySchema : policySchema;
   const validation = begin(schema, document, context, []);

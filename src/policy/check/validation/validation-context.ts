@@ -6,7 +6,6 @@ import { type Path, pointerOf } from '#policy/model/pointer.js';
 /** A response lists at most this many problems. One more entry then tells the number of omitted problems. */
 export const MAX_PROBLEMS = 1000;
 
-/** Collects the problems of one policy document. */
 export class ProblemList {
   readonly #problems: Problem[] = [];
   #more = 0;

@@ -9,10 +9,7 @@ import { whyNoNameMatches } from './hostname-lint.js';
 import { lintSelector } from './selector-lint.js';
 import { WarningList } from './warning-list.js';
 
-/**
- * Properties of the node on which the warnings depend. `dns`: whether the DNS proxy runs. `servicePlane`:
- * whether the service plane runs.
- */
+/** `dns`: whether the DNS proxy runs. `servicePlane`: whether the service plane runs. */
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;

@@ -6,10 +6,7 @@ import type { Warning, WarningCode } from '#contracts/policy/policy-problem.js';
  */
 export const MAX_WARNINGS_OF_A_CODE = 100;
 
-/**
- * Collects warnings. Keeps the first `MAX_WARNINGS_OF_A_CODE` warnings of each code, and the total number for
- * each code.
- */
+/** Keeps the first `MAX_WARNINGS_OF_A_CODE` warnings and the total number for each code. */
 export class WarningList {
   readonly #warnings: Warning[] = [];
   readonly #counts = new Map<WarningCode, number>();
@@ -38,10 +35,7 @@ export class WarningList {
     if (count <= MAX_WARNINGS_OF_A_CODE) this.#warnings.push({ pointer, code, message });
   }
 
-  /**
-   * Adds the warnings of `part`, which are about one element of the document. `base` is the JSON pointer of
-   * this element.
-   */
+  /** Adds the warnings of `part`, which are about the element with the JSON pointer `base`. */
   addAll(base: string, part: WarningList): void {
     if (part.isEmpty) return;
     for (const { pointer, code, message } of part.#warnings) this.add(base + pointer, code, message);

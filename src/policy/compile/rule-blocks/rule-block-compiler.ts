@@ -40,10 +40,7 @@ export class RuleBlockCompiler implements NestingVisitor {
     this.stack = new PortMapStack(this.rulePortMaps, this.sourcePortMaps, budget);
   }
 
-  /**
-   * Compiles rules, given in the order of evaluation, to a rule block. Returns null if no rule can match a
-   * packet.
-   */
+  /** Compiles rules, given in the order of evaluation. Returns null if no rule can match a packet. */
   compile(rules: readonly Rule[]): RuleBlock | null {
     const before = this.budget.used;
     this.begin(rules);

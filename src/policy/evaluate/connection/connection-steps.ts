@@ -27,10 +27,7 @@ import { SourceIndex } from '#policy/model/sources/source-index.js';
 import { decidingMatcher, matchRequest } from './http-block.js';
 import { matchTlsBlock, type UndecidableCause } from './tls-block.js';
 
-/**
- * A rule or default that matches the addresses and ports of a connection. The steps of a connection are
- * evaluated in order (D3).
- */
+/** A rule or default that matches the addresses and ports. Steps are evaluated in order (D3). */
 export type Step = {
   readonly decider: Decider;
   readonly action: Action;

@@ -7,10 +7,7 @@ import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 /** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/**
- * The decision about a DNS lookup. `place` is the rule or default that decided the lookup, and `rank` is its
- * rank.
- */
+/** `place` is the rule or default that decided the DNS lookup, and `rank` is its rank. */
 export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: RankOwner };
 
 /**
@@ -52,7 +49,6 @@ export function lookupOutcome(action: Action, mode: Mode): LookupOutcome {
   return { verdict: audited ? 'audit' : action, audited };
 }
 
-/** The reason why a rule does not decide a DNS lookup. */
 export type LookupMismatch =
   | 'hostname'
   | 'destination_without_hostname'
@@ -64,10 +60,7 @@ export function lookupMismatch(rule: Rule, name: string | readonly string[]): Lo
   return lookupExclusion(rule);
 }
 
-/**
- * Returns the reason why a rule decides no DNS lookup of any name; undefined if the rule can decide DNS
- * lookups.
- */
+/** Returns why a rule decides no DNS lookup of any name; undefined if the rule can decide one. */
 export function lookupExclusion(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
   if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;

@@ -12,10 +12,7 @@ const MAX_BYTES = 255;
 
 /** Finds the hostname patterns that match a name, with the tables of a compiled policy. */
 export class NameIndex {
-  /**
-   * The pattern numbers that the last call of `find` found. Only the first n elements are valid, where n is
-   * the return value of `find`.
-   */
+  /** Only the first n elements are valid, where n is the result of the last call of `find`. */
   readonly found: number[] = [];
   readonly #tables: NameTables;
   readonly #regexes: RegexSet;
@@ -36,10 +33,7 @@ export class NameIndex {
     this.#regexes = new RegexSet(sources, { caseInsensitive: true });
   }
 
-  /**
-   * Finds the hostname patterns that match the name `key`. Writes the numbers of these patterns to `found`,
-   * and returns how many there are.
-   */
+  /** Writes the numbers of the patterns that match the name `key` to `found`. Returns how many match. */
   find(key: string): number {
     const { any, exact, suffixes, regexes } = this.#tables;
     const labels = this.#cut(key);

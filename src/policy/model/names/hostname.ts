@@ -8,7 +8,6 @@ export type ParsedHostname =
       readonly fault: string;
     };
 
-/** Whether the text of a hostname pattern is parsed as a regular expression. */
 export function isHostnameExpression(text: string): boolean {
   return asciiForm(text) === undefined;
 }

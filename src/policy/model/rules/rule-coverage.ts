@@ -47,7 +47,6 @@ export function hasAnyDestination({ destinations }: Rule): boolean {
   return destinations.length === 0 || destinations.some(({ length }) => length === 0);
 }
 
-/** Whether the ports of a rule permit a destination port. */
 export function hasDestinationPort({ destinationPorts }: Rule, port: number): boolean {
   return destinationPorts.length === 0 || destinationPorts.some(({ low, high }) => low <= port && port <= high);
 }
@@ -92,7 +91,6 @@ function hasPorts({ sourcePorts, destinationPorts }: Rule): boolean {
   return sourcePorts.length > 0 || destinationPorts.length > 0;
 }
 
-/** Returns the IP protocols of the packets that a rule can match. */
 function protocolsOf(rule: Rule): readonly number[] | 'any' {
   if (rule.protocol === 'any' && rule.tls === undefined && !isNarrow(rule)) return 'any';
   let found: readonly number[] | 'any' = rule.protocol === 'any' ? 'any' : [rule.protocol];

@@ -64,7 +64,6 @@ export function isInPodNetwork({ podNetworks }: SelectorResolution, source: numb
   return podNetworks.some((prefix) => covers(prefix, source));
 }
 
-/** Whether at least one rule or the default of a group denies. */
 export function hasDenies({ rules, defaultAction }: Pick<Group, 'rules' | 'defaultAction'>): boolean {
   if (defaultAction === 'deny') return true;
   let found = denying.get(rules);
@@ -75,7 +74,6 @@ export function hasDenies({ rules, defaultAction }: Pick<Group, 'rules' | 'defau
   return found;
 }
 
-/** Caches for lists of rules whether one of them denies. */
 const denying = new WeakMap<Group['rules'], boolean>();
 
 /** Whether a rule or default with this action is among the rules that `scope` names (all, or denies only). */

@@ -79,7 +79,6 @@ export class SourceIndex {
     return this.groupsOfOwner(source, isDenyOnly ? DENY_ONLY : groupsOfSet(set, this.#bySelector));
   }
 
-  /** Returns the groups that apply to a source whose owner is known. */
   groupsOfOwner(source: number, owner: Owner): readonly ScopedGroup[] {
     const kept = owner === NO_OWNER ? this.#kept.get(source | 0) : undefined;
     if (kept !== undefined) return kept;
