@@ -34,7 +34,7 @@ const pending = setup({
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
     /** Waits until the time of the change has passed or its roll-out is decided, and then ends the change. */
     decide: fromPromise<void, SeenChange>(notProvided('decide')),
-    /** Reports the health of this node to the leader, and sends `node.cut_off`. */
+    /** Reports the health of this node to the leader, and sends `node.cut_off` if etcd is away for long. */
     report: fromCallback<EventObject, SeenChange>(notProvided('report')),
   },
   actions: {

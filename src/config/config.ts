@@ -132,7 +132,7 @@ type ClusterConfig = {
   readonly etcd: {
     readonly endpoints: readonly string[];
     readonly tls: MutualTlsFiles | null;
-    /** The user with which the node logs in; null if it does not log in with a password. */
+    /** The etcd user of the node; null if the node does not log in to etcd with a password. */
     readonly user: { readonly name: string; readonly passwordFile: string } | null;
   };
   readonly peer: {

@@ -218,7 +218,9 @@ describe('`compile` of a policy that exceeds a limit', () => {
         some(100, (number) => rule({ destinations: [host(number * 2)], ports: [`${number}`], protocol: 6 })),
       ),
     ]);
-    const besides = 105; // the limit also counts 100 rules, 1 source set, 2 list items, 1 group run, 1 rule block
+    // The limit `entries` also counts 100 rules, 1 set of sources, 2 entries of rule lists, 1 sequence of
+    // groups and 1 rule block.
+    const besides = 105;
     const needed = entries(compile(given)) + besides;
     expect(entries(compile(given, { limits: { entries: needed } }))).toBe(needed - besides);
     const error = tooLarge(() => compile(given, { limits: { entries: needed - 1 } }));

@@ -87,7 +87,9 @@ export function answerGroup(
       return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
     }
     case 'deleted':
-      throw new Error('answer a request for one source group: the outcome is that of a removed policy');
+      throw new Error(
+        'answer a request for one source group: the policy write returned `deleted`, which only a policy can be',
+      );
     case 'written': {
       const { stored, warnings, generation, created, proof } = outcome;
       reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);

@@ -170,7 +170,8 @@ function lineReader(child: ReturnType<Topology['client']['start']>) {
       try {
         for (;;) {
           const next = await Promise.race([iterator.next(), deadline]);
-          if (next.done === true) throw new TourFailure(`the client ended before ${what}`);
+          if (next.done === true)
+            throw new TourFailure(`the traffic process on the client ended before this happened: ${what}`);
           if (matches(next.value)) return next.value;
         }
       } finally {

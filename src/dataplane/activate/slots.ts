@@ -110,8 +110,8 @@ export class Slots {
       const first = words.slice(0, LINE_WORDS);
       first[HEADER.generationLow] = 0;
       first[HEADER.generationHigh] = 0;
-      // Clear the time only in an image of this layout version: other versions have other fields at this
-      // place.
+      // The time of activation is cleared only in an image of this layout version: other versions have other
+      // fields at this place.
       if (first[HEADER.layoutVersion] === LAYOUT_VERSION) first.fill(UNSET, HEADER.sinceLow, HEADER.sinceHigh + 1);
       return sha256(first, words.subarray(LINE_WORDS));
     });

@@ -39,7 +39,10 @@ const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
 
-/** The functions that send to the main thread. An error of `failed` is a bug, and ends the thread. */
+/**
+ * The functions that send to the main thread. `failed` reports an error that no code expected; the thread
+ * ends after it.
+ */
 export type KubernetesOutput = {
   readonly members: (message: MembersMessage) => void;
   readonly reflector: (change: ReflectorChange) => void;

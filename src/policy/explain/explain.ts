@@ -67,7 +67,7 @@ export type Explanation = {
   readonly reason: string;
   /**
    * The Kubernetes objects that own the addresses; null for an address without an owner. `destination`: the
-   * owner of the destination with which the policy is evaluated; null for a lookup.
+   * owner of the destination address after DNAT, which the rules see; null for a lookup.
    */
   readonly owners: { readonly source: OwnerName | null; readonly destination: OwnerName | null };
   /**
