@@ -12,6 +12,7 @@ import type {
 } from '#contracts/config/config-reload.js';
 import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
 import { reloadChart } from '#statecharts/reload.chart.js';
+import { configuredBy } from './configured.js';
 
 /** The time in milliseconds within which a part must respond to a change of its settings. */
 const CHANGE_TIMEOUT_MS = 20_000;
@@ -49,20 +50,20 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
           await ask(
             bus,
             'interfaces.change',
-            { settings: { names: present('dataplane', interfaces), renamed } },
+            { settings: { names: configuredBy('dataplane', interfaces), renamed } },
             CHANGE_TIMEOUT_MS,
           ),
         );
         return;
       case 'dns':
-        accepted(await ask(bus, 'dns.change', { settings: present('dns', dns) }, CHANGE_TIMEOUT_MS));
+        accepted(await ask(bus, 'dns.change', { settings: configuredBy('dns', dns) }, CHANGE_TIMEOUT_MS));
         return;
       case 'service_plane':
         accepted(
           await ask(
             bus,
             'service_plane.change',
-            { settings: present('service_plane', servicePlane) },
+            { settings: configuredBy('service_plane', servicePlane) },
             CHANGE_TIMEOUT_MS,
           ),
         );
@@ -87,9 +88,4 @@ export function reloadActor(bus: Bus<Message>, ports: ReloadPorts | null) {
       ),
     },
   });
-}
-
-function present<T>(section: string, settings: T | null): T {
-  if (settings === null) throw new Error(`reload the configuration: this node runs without the section ${section}`);
-  return settings;
 }
