@@ -3,7 +3,6 @@ import { once } from 'node:events';
 import {
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readFileSync,
   renameSync,
   rmSync,
@@ -11,9 +10,8 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest';
+import { expect, it, onTestFinished } from 'vitest';
 import { weirCommand } from '#cli/tour/node-process.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -22,10 +20,11 @@ const MIB = 1024 * 1024;
 const WAIT = { timeout: 30_000, interval: 20 };
 
 /**
- * Starts a node without a datapath. Its setting `policy.file` is the path of `policy.yaml` in a folder;
+ * Starts a node without a datapath. Its setting `policy.file` is the path of `policy.yaml` in a new folder;
  * `make` first creates a file or another object at this path.
  */
-function nodeWith(folder: string, make: (path: string) => unknown) {
+function nodeWith(make: (path: string) => unknown) {
+  const folder = temporaryFolder();
   const path = join(folder, 'policy.yaml');
   make(path);
   const config = {
@@ -38,6 +37,7 @@ function nodeWith(folder: string, make: (path: string) => unknown) {
   writeFileSync(join(folder, 'weir.yaml'), JSON.stringify(config));
   const [command, ...words] = weirCommand;
   const child = spawn(command, [...words, 'run', '--config', join(folder, 'weir.yaml')]);
+  onTestFinished(() => void child.kill('SIGKILL'));
   const ended = once(child, 'exit');
   let log = '';
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => (log += String(chunk)));
@@ -51,13 +51,9 @@ function nodeWith(folder: string, make: (path: string) => unknown) {
       };
       return checks.find(({ name }) => name === 'policy_ready')?.detail ?? '';
     },
-    /** Returns the length of the log. */
-    seen: () => log.length,
-    /** Waits until the log has the text, after the first `seen` characters. */
-    logged: (text: string, seen = 0) => eventually(() => expect(log.slice(seen)).toContain(text), WAIT),
+    logged: (text: string) => eventually(() => expect(log).toContain(text), WAIT),
     /** Returns the peak resident memory of the node in MiB. */
     peak: () => Number(/^VmHWM:\s+(\d+) kB/m.exec(readFileSync(`/proc/${child.pid}/status`, 'utf8'))?.[1]) / 1024,
-    kill: () => void child.kill('SIGKILL'),
     stop: async () => {
       child.kill('SIGTERM');
       return (await ended)[0] as number | null;
@@ -65,75 +61,38 @@ function nodeWith(folder: string, make: (path: string) => unknown) {
   };
 }
 
-const FIFO = (path: string): unknown => execFileSync('mkfifo', [path]);
-const FIFO_REASON = 'is a FIFO, not a regular file';
-
-describe('a node whose policy.file is unreadable', () => {
-  let node: ReturnType<typeof nodeWith>;
-  let folder: string;
-  beforeAll(() => {
-    folder = mkdtempSync(join(tmpdir(), 'weir-test-'));
-    node = nodeWith(folder, FIFO);
-  });
-  afterAll(() => {
-    node.kill();
-    rmSync(folder, { recursive: true, force: true });
-  });
-
-  let replacements = 0;
-  /** Replaces the file by a policy that differs from the policy before. */
-  async function isReplaced(): Promise<void> {
-    const written = node.seen();
+it.each<[string, (path: string) => unknown, string]>([
+  ['a FIFO', (path) => execFileSync('mkfifo', [path]), 'is a FIFO, not a regular file'],
+  ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
+  ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
+  ['missing', () => {}, 'no such file or directory'],
+  ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'no such file or directory'],
+  [
+    'a file of more than 64 MiB',
+    (path) => {
+      writeFileSync(path, '');
+      truncateSync(path, 64 * MIB + 1);
+    },
+    'is larger than 65536 KiB',
+  ],
+])(
+  'a node whose policy.file is %s logs the error, loads a valid replacement, and shuts down normally',
+  async (_, make, reason) => {
+    const node = nodeWith(make);
+    await node.logged('the API listens');
+    await node.logged(reason);
+    expect(node.peak()).toBeLessThan(400);
     const next = `${node.path}.next`;
-    writeFileSync(next, `default_policy: ${replacements++ % 2 === 0 ? 'deny' : 'allow'}\nsource_groups: []\n`);
+    writeFileSync(next, 'default_policy: deny\nsource_groups: []\n');
     if (existsSync(node.path)) rmSync(node.path, { recursive: true });
     renameSync(next, node.path);
-    await node.logged('policy file written', written);
-  }
-
-  it('a node whose policy.file is a FIFO when the node starts logs the error, and loads a valid replacement', async () => {
-    await node.logged('the API listens');
-    await node.logged(FIFO_REASON);
-    expect(node.peak()).toBeLessThan(400);
-    await isReplaced();
-  });
-
-  it.each<[string, (path: string) => unknown, string]>([
-    ['a link to /dev/zero', (path) => symlinkSync('/dev/zero', path), 'is a device, not a regular file'],
-    ['a directory', (path) => mkdirSync(path), 'is a directory, not a regular file'],
-    ['missing', () => {}, 'no such file or directory'],
-    ['a dangling link', (path) => symlinkSync('/no/such/policy', path), 'no such file or directory'],
-    [
-      'a file of more than 64 MiB',
-      (path) => {
-        writeFileSync(path, '');
-        truncateSync(path, 64 * MIB + 1);
-      },
-      'is larger than 65536 KiB',
-    ],
-  ])('a node whose policy.file becomes %s logs the error, and loads a valid replacement', async (_, make, reason) => {
-    const seen = node.seen();
-    rmSync(node.path);
-    make(node.path);
-    await node.logged(reason, seen);
-    expect(node.peak()).toBeLessThan(400);
-    await isReplaced();
-  });
-
-  it('a node whose policy.file was unreadable shuts down normally', async () => {
+    await node.logged('policy file written');
     expect(await node.stop()).toBe(0);
-  });
-});
-
-/** Starts a node, and kills it when the test has finished. */
-function nodeOfTest(make: (path: string) => unknown): ReturnType<typeof nodeWith> {
-  const node = nodeWith(temporaryFolder(), make);
-  onTestFinished(node.kill);
-  return node;
-}
+  },
+);
 
 it('a node whose policy.file becomes a FIFO logs the error, and still shuts down', async () => {
-  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   rmSync(node.path);
   execFileSync('mkfifo', [node.path]);
@@ -142,7 +101,7 @@ it('a node whose policy.file becomes a FIFO logs the error, and still shuts down
 });
 
 it('GET /ready has a warning about policy.file while the file is unreadable', async () => {
-  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: deny\nsource_groups: []\n'));
   await node.logged('policy file written');
   await eventually(async () => expect(await node.detail()).toBe('a policy is active'), WAIT);
   const away = `${node.path}.away`;
@@ -158,7 +117,7 @@ it('GET /ready has a warning about policy.file while the file is unreadable', as
 });
 
 it('GET /ready reports a refused policy.file with the error code, and without text of the policy', async () => {
-  const node = nodeOfTest((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
+  const node = nodeWith((path) => writeFileSync(path, 'default_policy: perhaps\nsource_groups: []\n'));
   await node.logged('was not written');
   await eventually(async () => {
     expect(await node.detail()).toMatch(
