@@ -86,7 +86,8 @@ const CACHE = built('bpf-variants');
 
 /** Compiles `weir.bpf.c` of a folder to `object`, or copies the object that the same sources gave before. */
 function compile(sources: string, object: string): string {
-  const hash = createHash('sha256').update(JSON.stringify(FLAGS));
+  const compiler = execFileSync('clang', ['--version']);
+  const hash = createHash('sha256').update(JSON.stringify(FLAGS)).update(compiler);
   for (const name of (readdirSync(sources, { recursive: true }) as string[]).sort())
     if (/\.[ch]$/.test(name)) hash.update(`${name}\0`).update(readFileSync(join(sources, name)));
   const cached = join(CACHE, `${hash.digest('hex')}.o`);
