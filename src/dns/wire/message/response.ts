@@ -74,7 +74,9 @@ export function respond(template: Template, query: Query, options: ResponseOptio
   const { name } = query;
   const questionEnd = HEADER_BYTES + name.length + 4;
   if (u16(bytes, questionEnd - 4) !== query.type || bytes[questionEnd - 5] !== 0) {
-    throw new Error('build a DNS response: the cached response has another question than the query');
+    throw new Error(
+      'build a DNS response: the template (the response that all clients share) has another question than the query',
+    );
   }
   let edns = query.edns === null ? null : options.edns;
   let opt = edns === null ? 0 : ednsBytes(edns.options);
