@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { seedOf } from '#test/seed.js';
 import { fuzz } from './fuzz/campaign.js';
 
-const PACKETS = 150_000;
+const PACKETS = 300_000;
 
 test('the datapath gives random frames the same verdict, mark and flow as a TypeScript model', () => {
   const seed = seedOf(31_337);

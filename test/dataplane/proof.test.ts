@@ -68,7 +68,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
 describe('the proof (kernel test run) of a compiled policy', () => {
   test('the proof (kernel test run) of a compiled policy with Kubernetes members succeeds, whatever members the kernel has', () => {
     let owned = 0;
-    for (let number = 0; number < 30; number++) {
+    for (let number = 0; number < 60; number++) {
       const random = new Random(seed + number);
       const size = number % 10 === 0 ? { groups: 4, rules: 400 } : { groups: 8, rules: 5 };
       const judged = generatePolicy(random, { ...size, selectors: 0.6 });
@@ -137,17 +137,17 @@ describe('the proof (kernel test run) of a compiled policy', () => {
 
   test('the proof (kernel test run) of a compiled policy succeeds if the policy was compiled correctly', () => {
     let packets = 0;
-    for (let number = 0; number < 30; number++) {
+    for (let number = 0; number < 50; number++) {
       const judged = generatePolicy(new Random(seed + number), number % 5 === 0 ? { groups: 20, rules: 8 } : {});
       const sample = sampleOf(judged);
       expect(staged(layout(compile(judged)), sample)).toBeNull();
       packets += sample.expected.length;
     }
-    console.log(`proof: ${packets} packets of 30 policies hold, seed ${seed}`);
+    console.log(`proof: ${packets} packets of 50 policies hold, seed ${seed}`);
   });
 
   test('the proof (kernel test run) of a compiled policy succeeds for a policy that fills its program slot to the last cache line', () => {
-    for (let number = 0; number < 6; number++) {
+    for (let number = 0; number < 12; number++) {
       const random = new Random(seed + number * 31);
       const judged = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 8 } : {});
       const image = layout(compile(judged));
@@ -187,7 +187,7 @@ describe('the proof (kernel test run) of a compiled policy', () => {
       const judged = generatePolicy(random, number % 4 === 0 ? { groups: 20, rules: 8 } : { hostnames: false });
       const image = layout(compile(judged));
       const sample = sampleOf(judged);
-      const edges = edgesOf(judged, random, [], 6_000);
+      const edges = edgesOf(judged, random, [], EDGE_PACKETS);
       expect(staged(image, edges)).toBeNull();
       for (let tries = 0; tries < 40; tries++, counts.damaged++) {
         const at = random.between(LINE_WORDS, image.words.length - 1);
@@ -204,7 +204,7 @@ describe('the proof (kernel test run) of a compiled policy', () => {
         const changes =
           refused ||
           staged(damaged, edges) !== null ||
-          staged(damaged, edgesOf(judged, random, [old, now >>> 0], 500)) !== null;
+          staged(damaged, edgesOf(judged, random, [old, now >>> 0], 2_000)) !== null;
         for (const counted of sample.complete ? [counts, complete] : [counts]) {
           counted.changing += changes ? 1 : 0;
           counted.refused += refused ? 1 : 0;

@@ -3,7 +3,7 @@ import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
 
 const ATTACKERS = 8;
-const LOOKS = 200;
+const LOOKS = 400;
 /** Time limit for the `LOOKS` measured requests, in milliseconds. A fast node completes them earlier. */
 const LOOKING_MS = 60_000;
 
@@ -42,13 +42,13 @@ test('during explain requests and group writes of the maximum cost, /health and 
   const draft = () => ({ ...packet, hostname, policy: { source_groups: [costlyGroup(`g${drafts++}`, 60)] } });
   const alone: number[] = [];
   // On a busy machine, a draft of this cost can exceed its time limit. Such an answer is no measure.
-  while (alone.length < 3) {
+  while (alone.length < 5) {
     const began = performance.now();
     const status = await explain(draft());
     expect([200, 503]).toContain(status);
     if (status === 200) alone.push(performance.now() - began);
   }
-  const draftMs = alone.sort((one, other) => one - other)[1] ?? 0;
+  const draftMs = alone.sort((one, other) => one - other)[2] ?? 0;
 
   let isOver = false;
   const statuses = new Map<number, number>();

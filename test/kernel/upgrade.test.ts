@@ -43,7 +43,7 @@ function ranked(others: number) {
 
 test('a restart with other time-outs reuses the BPF maps and loses no packet', async () => {
   await startWith();
-  for (let round = 1; round <= 2; round++) {
+  for (let round = 1; round <= 4; round++) {
     await traffic(100);
     node.datapath().close();
     await traffic(50);
@@ -172,7 +172,7 @@ test.each([
   node.start().attach();
   node.putInForce(ranked(0), 1);
   let sent = 0;
-  for (let round = 0; round < 3; round++) {
+  for (let round = 0; round < 6; round++) {
     expect(await node.answers(ALLOWED)).toBe(true);
     sent += 2;
     node.datapath().close();

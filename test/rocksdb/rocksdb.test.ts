@@ -21,13 +21,13 @@ async function expectWritten(folder: string): Promise<void> {
 describe('`RocksDb`', () => {
   it('`RocksDb` can open its folder again after the thread of the database was terminated during native calls', async () => {
     const folder = temporaryFolder();
-    for (let round = 0; round < 10; round++) {
+    for (let round = 0; round < 20; round++) {
       const thread = new WorkerClient<DatabaseAsks>(
         { entry, name: 'a thread' },
         { failed: (reason) => expect.fail(reason) },
       );
       await thread.request('begin', [folder]);
-      await delay(round * 2);
+      await delay(round);
       await thread.end('enough');
       await expectWritten(folder);
     }
@@ -35,7 +35,7 @@ describe('`RocksDb`', () => {
 
   it('`RocksDb` can open its folder again after the thread of the database ended with an uncaught error', async () => {
     const folder = temporaryFolder();
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 10; round++) {
       const events = new EventEmitter();
       const died = once(events, 'died');
       const thread = new WorkerClient<DatabaseAsks>(
@@ -59,7 +59,7 @@ describe('`RocksDb`', () => {
 
   it('`RocksDb` keeps a reference to each buffer that a native call reads, so that garbage collection does not free the buffer', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
-    for (let round = 0; round < 20; round++) {
+    for (let round = 0; round < 50; round++) {
       const value = Buffer.alloc(100_000, round);
       const reads = Array.from({ length: 20 }, async (_, at) => {
         await database.write([{ key: key(`${at}`), value: Buffer.from(value) }], false);
