@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { u32At } from '#arrays/read.js';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
-import { guardedUntilDone } from '#libc/termination-guard.js';
+import { guarded, guardedUntilDone } from '#libc/termination-guard.js';
 
 /**
  * Functions of RocksDB's C API (`rocksdb/c.h`). Objects are represented by their addresses; 0 is a null
@@ -256,6 +256,7 @@ const queued: (() => void)[] = [];
 const inUse = new Set<unknown>();
 
 type Beside<Given extends readonly unknown[], Result> = {
+  (...given: [...Given]): Result;
   async(...given: [...Given, done: (error: Error | null, result: Result) => void]): void;
 };
 
@@ -287,6 +288,14 @@ export function beside<Given extends readonly unknown[], Result>(
       else next();
     }
   });
+}
+
+/** Makes a native call on this thread, which waits for the result. */
+export function callNow<Given extends readonly unknown[], Result>(
+  call: Beside<Given, Result>,
+  given: readonly [...Given],
+): Result {
+  return guarded(() => call(...given));
 }
 
 /**

@@ -1,6 +1,7 @@
+import { isMainThread } from 'node:worker_threads';
 import { type Address, addressOf, copyAt } from '#libc/library.js';
 import { guarded } from '#libc/termination-guard.js';
-import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
+import { beside, callNow, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
 // Values of RocksDB's C enums CompressionType and InfoLogLevel.
 const SNAPPY = 1;
@@ -86,9 +87,13 @@ export class RocksDb {
       // write to the disk.
       if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
       const error = new ErrorSlot();
-      const database = await (readOnly
-        ? beside(lib.rocksdb_open_for_read_only, [options, folder, 0, error.slot])
-        : beside(lib.rocksdb_open, [options, folder, error.slot]));
+      // A worker thread waits for the native call. If the thread ended during an asynchronous call, nothing
+      // would close the database, and the process would keep its lock.
+      const call = isMainThread ? beside : callNow;
+      const opened = readOnly
+        ? call(lib.rocksdb_open_for_read_only, [options, folder, 0, error.slot])
+        : call(lib.rocksdb_open, [options, folder, error.slot]);
+      const database = typeof opened === 'number' ? opened : await opened;
       error.check();
       return new RocksDb(database);
     } finally {

@@ -7,6 +7,8 @@ export type DatabaseAsks = {
    * after the first write.
    */
   begin(folder: string): Promise<void>;
+  /** Begins to open the database in `folder`, and ends the thread with exit code 7 before it is open. */
+  exitWhileOpening(folder: string): void;
   /** Ends the thread with an uncaught error. */
   fail(): void;
 };
@@ -28,6 +30,10 @@ new WorkerServer<DatabaseAsks>('a thread with a database').serve({
     const database = await RocksDb.open(folder, false);
     await database.write([{ key: key(0), value: Buffer.from('written') }], false);
     void work(database);
+  },
+  exitWhileOpening: (folder) => {
+    void RocksDb.open(folder, false);
+    process.exit(7);
   },
   fail: () => {
     setImmediate(() => {

@@ -49,6 +49,21 @@ describe('`RocksDb`', () => {
     }
   });
 
+  it('`RocksDb` can open its folder again after the thread that opened the database exited during the call', async () => {
+    const folder = temporaryFolder();
+    for (let round = 0; round < 5; round++) {
+      const events = new EventEmitter();
+      const died = once(events, 'died');
+      const thread = new WorkerClient<DatabaseAsks>(
+        { entry, name: 'a thread' },
+        { failed: (reason) => events.emit('died', reason) },
+      );
+      await thread.request('exitWhileOpening', [folder]).catch(() => {});
+      expect(await died).toEqual(['a thread ended with exit code 7']);
+      await expectWritten(folder);
+    }
+  });
+
   it('`RocksDb` queues 1,000 concurrent calls, more than koffi runs at the same time', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
     const keys = Array.from({ length: 1_000 }, (_, at) => key(`key ${at}`));
