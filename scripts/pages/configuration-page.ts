@@ -19,7 +19,7 @@ export function configurationPage(): string {
       '',
       `## \`${key}\``,
       '',
-      [aboutOf(schema), ...presenceOf(schema)].join(' '),
+      [aboutOf([key], schema), ...presenceOf(key, schema)].join(' '),
       '',
       ...list(leaves([key], schema).filter(({ keys }) => keys.length > 1)),
     ]),
@@ -60,7 +60,7 @@ function isOptionalGroup(schema: z.core.$ZodType): boolean {
 function list(rows: readonly Leaf[]): string[] {
   return rows.map(({ keys, schema }) => {
     const facts = [formOf(schema), ...defaultOf(schema), ...restartOf(keys, schema)].join(', ');
-    return `- \`${keys.join('.')}\`: ${facts}. ${aboutOf(schema)}`;
+    return `- \`${keys.join('.')}\`: ${facts}. ${aboutOf(keys, schema)}`;
   });
 }
 
@@ -76,14 +76,15 @@ function restartOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
   return members(schema).length === 0 && reloadedBy(keys.join('.')) === 'restart' ? ['restart'] : [];
 }
 
-function aboutOf(schema: z.core.$ZodType): string {
+function aboutOf(keys: readonly string[], schema: z.core.$ZodType): string {
   const { description } = metaOf(schema);
-  if (description === undefined) throw new Error('a configuration key has no description in its schema');
+  if (description === undefined)
+    throw new Error(`the configuration key ${keys.join('.')} has no description in its schema`);
   return description;
 }
 
-function presenceOf(schema: z.core.$ZodType): string[] {
-  if (aboutOf(schema).includes('Without this section')) return [];
+function presenceOf(key: string, schema: z.core.$ZodType): string[] {
+  if (aboutOf([key], schema).includes('Without this section')) return [];
   return schema instanceof z.ZodOptional
     ? ['Without this section, the part does not run.']
     : ['Without this section, the defaults apply.'];

@@ -100,7 +100,8 @@ const RIGHT = { ttl: 63, sums: [0xffff, 0xffff] };
 
 /**
  * Opens a TCP connection from the client to the server, whose packets the datapath can then send directly.
- * Returns the source port that the node gives the client. `untranslated`: the client's end without NAT.
+ * Returns the source port of the SYN at the server. `untranslated`: the destination of the server's packets
+ * for a client that the node does not translate.
  */
 async function connected(untranslated?: readonly [string, number]): Promise<number> {
   const { text } = await sent('client', tcp([client, port], [server, PORT], TCP.syn));

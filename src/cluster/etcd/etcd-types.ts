@@ -57,7 +57,7 @@ export type KeyChange =
 
 /** All changes of a watched range by one or more transactions, in the order of their revisions. */
 export type WatchBatch = {
-  /** The revision of etcd at which the batch was sent. */
+  /** The revision of etcd when it sent these changes. */
   readonly revision: bigint;
   readonly changes: readonly KeyChange[];
 };

@@ -50,7 +50,7 @@ export class InterfacePolicing {
     // Load the forward judge (a netfilter program) before this datapath takes over: if this fails, the
     // predecessor stays in force.
     if (upgrade.awaitsFlip) translation.await(upgrade.loaded);
-    if (this.#isOnHooks(upgrade, policed)) upgrade.advance(() => this.switchHooks(open));
+    if (this.#hookWithOtherProgram(upgrade, policed) === undefined) upgrade.advance(() => this.switchHooks(open));
     if (!upgrade.awaitsFlip) this.#guardOwnOnly();
     translation.follow(upgrade);
     this.changes.lookAtForwarding(upgrade);
@@ -105,10 +105,11 @@ export class InterfacePolicing {
   switchHooks(open: OpenDatapath): void {
     const { policed } = this.kernel.hooks.interfaces();
     const { failures } = this.#putOnHooks(open, policed);
-    if (!this.#isOnHooks(open.upgrade, policed))
+    const other = this.#hookWithOtherProgram(open.upgrade, policed);
+    if (other !== undefined)
       throw (
         failures[0]?.error ??
-        new Error('switch the hooks of the interfaces to the new BPF programs: a hook still runs another program')
+        new Error(`switch the hooks of the interfaces to the new BPF programs: ${other} still has another program`)
       );
     this.kernel.translation.follow(open.upgrade);
   }
@@ -145,17 +146,19 @@ export class InterfacePolicing {
   }
 
   /**
-   * Returns true if each hook of these interfaces has either the BPF program of `Upgrade.programs`, or no
-   * program of Weir.
+   * Returns a hook of these interfaces that has a program of Weir other than that of `Upgrade.programs`;
+   * undefined if there is none.
    */
-  #isOnHooks({ programs }: Upgrade, policed: readonly PolicedInterface[]): boolean {
+  #hookWithOtherProgram({ programs }: Upgrade, policed: readonly PolicedInterface[]): string | undefined {
     const own = programIds(programs);
-    return policed.every((found) =>
-      DIRECTIONS.every((direction) => {
+    for (const found of policed) {
+      for (const direction of DIRECTIONS) {
         const attached = this.kernel.hooks.attachedProgram(found, direction);
-        return attached === undefined || attached.programId === own[direction];
-      }),
-    );
+        if (attached !== undefined && attached.programId !== own[direction])
+          return `the ${direction} hook of ${found.name}`;
+      }
+    }
+    return undefined;
   }
 
   /**

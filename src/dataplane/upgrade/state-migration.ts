@@ -12,7 +12,7 @@ import { FlowMigration } from './flow-migration.js';
 import { pinnedFlows } from './pinned-flows.js';
 import { conversion, flowConversion, withTally } from './struct-conversion.js';
 
-/** Upper limit of the error of `opened_ns` (opening time), whose resolution is OPENED_SHIFT or a tick. */
+/** Upper limit of the rounding error of `opened_ns`, the time at which a flow opened. */
 const CLOCK_SLACK_NS = 100_000_000n;
 const NOEXIST = 1;
 const { E2BIG, EEXIST, ENOMEM } = constants.errno;

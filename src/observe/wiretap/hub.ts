@@ -46,7 +46,7 @@ type Replay = {
   entry: number;
   index: number;
   count: number;
-  /** Events lost before this position, since the hub was created. */
+  /** The events lost between the creation of the hub and this position of the reader. */
   lostBefore: Lost;
   /** Lost events that no frame has reported to the reader yet. */
   lost: Lost;
