@@ -2,6 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { PolicyChange, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyRevision, StoredRevision } from '#contracts/policy/revision.js';
 import type { PolicyHead } from '#store/policies/policy-row.js';
 import type { RecordKind } from '#store/records/record-kind.js';
 
@@ -120,11 +121,11 @@ export type PolicyStore = {
   /** Returns the hash of the list of parts of a policy, after a planned commit. */
   bodySha256(id: string, plan: PolicyPlan): Promise<string>;
   /**
-   * Returns all revisions of a policy, newest first. The revisions remain after the policy is removed.
-   * Returns an empty list if the id was never used.
+   * Returns revisions of a policy, newest first. The revisions remain after the policy is removed. Returns an
+   * empty list if the id was never used. Omits revisions whose record is damaged.
    */
-  history(id: string): Promise<PolicyRecord[]>;
-  revision(id: string, revision: number): Promise<StoredPolicy | null>;
+  history(id: string, page?: HistoryPage): Promise<PolicyRevision[]>;
+  revision(id: string, revision: number): Promise<StoredRevision | null>;
   /**
    * Returns the bytes from `from` to `to` (exclusive) of the policy text of a revision. Returns null if the
    * revision does not exist.
@@ -139,6 +140,9 @@ export type PolicyStore = {
   /** Returns whether any policy was ever active on this node (D27). */
   everActivated(): Promise<boolean>;
 };
+
+/** A page of a history: at most `limit` revisions below the revision `before`. By default all revisions. */
+export type HistoryPage = { readonly before?: number; readonly limit?: number };
 
 /** A policy to enforce. `stored`: null if no policy is active. */
 export type PolicyToEnforce = Omit<EnforcedRecord, 'record'> & { readonly stored: StoredPolicy | null };

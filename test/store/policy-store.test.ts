@@ -87,8 +87,8 @@ describe('the policy store', () => {
         everActivated: true,
         get: put,
         byName: put.record,
-        history: [put.record],
-        revision: put,
+        history: [{ ...put.record, facts: { bytes: expect.any(Number), generation: 1 } }],
+        revision: { ...put, record: { ...put.record, facts: { bytes: expect.any(Number), generation: 1 } } },
       });
     }
   });
@@ -101,7 +101,8 @@ describe('the policy store', () => {
     await policies.commit({ put: b, deactivate: 'a', generation: 2 });
     expect(await policies.list()).toEqual([{ ...a.record, active: false }, b.record]);
     expect((await policies.active())?.record.id).toBe('b');
-    expect(await policies.history('a')).toEqual([{ ...a.record, active: false }]);
+    const facts = { bytes: expect.any(Number), generation: 1 };
+    expect(await policies.history('a')).toEqual([{ ...a.record, active: false, facts }]);
   });
 
   it('the policy store has no active policy after it is deactivated, disabled or removed, and still reports that a policy was active before', async () => {
@@ -141,9 +142,9 @@ describe('the policy store', () => {
     const seen = async () => (await policies.history('a')).map(({ revision, active }) => [revision, active]);
     const numbers = Array.from({ length: 12 }, (_, index) => 12 - index);
     expect(await seen()).toEqual(numbers.map((revision) => [revision, revision === 12]));
-    expect(await policies.revision('a', 3)).toEqual(
-      storedPolicy({ id: 'a', revision: 3, updated_by: 'author 3', active: false }, '{"n":3}'),
-    );
+    const third = storedPolicy({ id: 'a', revision: 3, updated_by: 'author 3', active: false }, '{"n":3}');
+    const facts = { bytes: expect.any(Number), generation: 3 };
+    expect(await policies.revision('a', 3)).toEqual({ ...third, record: { ...third.record, facts } });
     await policies.commit({ remove: 'a', generation: 13 });
     expect(await seen()).toEqual(numbers.map((revision) => [revision, false]));
     expect((await policies.revision('a', 12))?.body.toString()).toBe('{"n":12}');

@@ -116,7 +116,8 @@ describe('the store of a node', () => {
     await withStore(dataDir, async ({ policies, settings, integrations }, findings) => {
       expect(findings).toEqual([]);
       expect(await policies.active()).toEqual(second);
-      expect(await policies.revision('a', 1)).toEqual({ ...first, record: { ...first.record, active: false } });
+      const facts = { bytes: expect.any(Number), generation: 1 };
+      expect(await policies.revision('a', 1)).toEqual({ ...first, record: { ...first.record, active: false, facts } });
       expect(await settings.get(RECORDS.performanceMode)).toEqual(MODE);
       expect((await integrations.list()).map(({ name }) => name)).toEqual(['k']);
     });

@@ -33,6 +33,8 @@ export type ChangeEnd = {
   readonly reason: string;
   readonly at: string;
   readonly by: string;
+  /** The comment of the operator who asked for the end. */
+  readonly comment?: string;
   /**
    * The condition of the end. `elapsed`: the time of the change has elapsed. `unhealthy`: the leader found a
    * failed node. `asked`: an operator asked for the end.

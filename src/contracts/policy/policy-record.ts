@@ -1,5 +1,6 @@
 import type { PendingWrite } from './pending-change.js';
 import type { EnvelopeMode, Form } from './policy-document.js';
+import type { PolicyEvent, RevisionOrigin } from './revision.js';
 
 /**
  * The metadata of a stored policy (D5). The body, which is not included, is the JSON text of the policy as
@@ -31,19 +32,29 @@ export type TextEdit = { readonly from: number; readonly to: number; readonly te
 /** An edit of the policy text of a record. The offsets refer to the text at `revision`. */
 type BodyEdit = TextEdit & { readonly revision: number };
 
-/** A policy to store: its whole text, or an edit that produces the text from an earlier revision. */
-export type PolicyPut = StoredPolicy | { readonly record: PolicyRecord; readonly edit: BodyEdit };
+/**
+ * A policy to store: its whole text, an edit that produces the text from the revision before, or the text of
+ * an earlier revision of the policy, which is stored already.
+ */
+export type PolicyPut =
+  | StoredPolicy
+  | { readonly record: PolicyRecord; readonly edit: BodyEdit }
+  | { readonly record: PolicyRecord; readonly ofRevision: number };
 
 /** The changes that one write makes in the store. The store applies them as one atomic batch. */
 export type PolicyChange = {
   /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
   readonly put?: PolicyPut;
+  /** How `put` was written, for the history. */
+  readonly origin?: RevisionOrigin;
   /** The id of a stored policy that becomes active without a change of its content. */
   readonly activate?: string;
   /** The id of the active policy, which stops being active. */
   readonly deactivate?: string;
   /** The id of the policy to remove. Its revisions remain in the history. */
   readonly remove?: string;
+  /** Author, time and comment of `activate` or `remove`, for the history. */
+  readonly event?: Omit<PolicyEvent, 'generation'>;
   /** Makes the commit a pending change, if it changes the policy in force. */
   readonly pending?: PendingWrite;
   /**

@@ -54,9 +54,13 @@ export async function isBodyValue(key: string, value: Uint8Array): Promise<boole
 
 /**
  * The write of a policy text. `sha256` is the hash of the list of its parts. `operations` write the new parts
- * and the list to the store.
+ * and the list to the store. `bytes`: the size of those values that the revision before does not have.
  */
-export type BodyWrite = { readonly sha256: string; readonly operations: readonly KvOperation[] };
+export type BodyWrite = {
+  readonly sha256: string;
+  readonly operations: readonly KvOperation[];
+  readonly bytes: number;
+};
 
 /** The write of a whole policy text. `compressed` is the text as a gzip file. */
 export type WholeBodyWrite = BodyWrite & { readonly compressed: Uint8Array };
@@ -73,9 +77,24 @@ export class Bodies {
     this.#kv = kv;
   }
 
-  async whole(body: Uint8Array): Promise<WholeBodyWrite> {
+  /** `before`: the hash of the list of parts of the revision before; null if there is none. */
+  async whole(body: Uint8Array, before: string | null = null): Promise<WholeBodyWrite> {
     const { parts, values } = await cut(body, OF_WHOLE);
-    return { ...listed(parts, parts, values), compressed: Buffer.concat(values) };
+    const known = before === null ? null : await this.#kv.get(listKey(before)).catch(() => null);
+    return { ...listed(parts, parts, values, known), compressed: Buffer.concat(values) };
+  }
+
+  /**
+   * Returns the write of a policy text that is stored already. Its operations write the same values again, so
+   * that the text is complete although the sweep of the history removes parts at the same time.
+   */
+  async again(sha256: string): Promise<WholeBodyWrite> {
+    const key = listKey(sha256);
+    const list = present(await this.#kv.get(key), sha256);
+    const parts = RECORDS.parts.read(key, list);
+    const values = await this.#values(parts);
+    const operations = [...parts.map(({ sha256: own }, at) => put(partKey(own), values[at])), put(key, list)];
+    return { sha256, operations, bytes: 0, compressed: Buffer.concat(values) };
   }
 
   /**
@@ -192,11 +211,22 @@ function hex(hash: ArrayBuffer = new ArrayBuffer(0)): string {
   return Buffer.from(hash).toString('hex');
 }
 
-function listed(all: readonly Part[], fresh: readonly Part[], values: readonly Uint8Array[]): BodyWrite {
+/** `before`: the list of parts of the revision before, if it can have the same parts. */
+function listed(
+  all: readonly Part[],
+  fresh: readonly Part[],
+  values: readonly Uint8Array[],
+  before: Uint8Array | null = null,
+): BodyWrite {
   const list = encodeJson(all);
   const sha256 = createHash('sha256').update(list).digest('hex');
   const puts = fresh.map(({ sha256: own }, at) => put(partKey(own), values[at]));
-  return { sha256, operations: [...puts, put(listKey(sha256), list)] };
+  const isSame = before !== null && Buffer.compare(before, list) === 0;
+  const read = before === null ? undefined : RECORDS.parts.reading('parts/', before).value;
+  const known = new Set(read?.map(({ sha256: own }) => own));
+  const added = fresh.map(({ sha256: own }, at) => (known.has(own) ? 0 : (values[at]?.length ?? 0)));
+  const bytes = added.reduce((sum, size) => sum + size, isSame ? 0 : list.length);
+  return { sha256, operations: [...puts, put(listKey(sha256), list)], bytes };
 }
 
 function put(key: string, value: Uint8Array = new Uint8Array(0)): KvOperation {

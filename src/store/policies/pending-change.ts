@@ -1,5 +1,7 @@
 import type { ChangeEnd, PendingChange, PendingWrite } from '#contracts/policy/pending-change.js';
+import type { ChangeSize, ItemCounts } from '#contracts/policy/revision.js';
 import type { PolicyHead, PolicyRow, PolicyState, StoredChange } from './policy-row.js';
+import { factsOf, withFacts } from './revision-facts.js';
 
 /** The policy that a node must enforce. `row`: null if none. */
 export type Enforced = { readonly row: PolicyRow | null; readonly generation: number };
@@ -59,7 +61,7 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
     return { head: { ...kept, ...commit, generation: head.generation + 2 }, row: null };
   }
   const { row } = pending.before;
-  const next = row === null ? null : restored(row, rows, end);
+  const next = row === null ? null : restored(row, rows, end, head.generation + 1);
   const isRenamed = next !== null && next.name !== row?.name;
   const lost = isRenamed ? `; another policy has the name ${JSON.stringify(row?.name)} now, so this one has none` : '';
   const reverted = { generation: head.generation, at: end.at, reason: `${end.reason}${lost}` };
@@ -67,20 +69,35 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
   return { head: back, row: next };
 }
 
-/** Returns the former policy record as a new revision, or null if the record is unchanged. */
-function restored(row: PolicyRow, rows: PolicyState['rows'], { at, by }: ChangeEnd): PolicyRow | null {
+/**
+ * Returns the former policy record as a new revision. If the change did not write this policy, returns its
+ * record with the activation.
+ */
+function restored(row: PolicyRow, rows: PolicyState['rows'], end: ChangeEnd, generation: number): PolicyRow {
+  const { at, by, comment } = end;
   const present = rows.get(row.id);
-  if (present?.revision === row.revision) return null;
+  const said = comment === undefined ? {} : { comment };
+  if (present?.revision === row.revision)
+    return withFacts(present, { ...factsOf(present), activated: { by, at, ...said, generation } });
   const isTaken = [...rows.values()].some(
     ({ id, name }) => id !== row.id && name !== null && name.trim().toLowerCase() === row.name?.trim().toLowerCase(),
   );
-  return {
+  const next = {
     ...row,
     name: isTaken ? null : row.name,
     revision: Math.max(present?.revision ?? 0, row.revision) + 1,
     updated_at: at,
     updated_by: by,
   };
+  const size = present?.revision === row.revision + 1 ? inverse(factsOf(present).size) : undefined;
+  const written = { via: 'revert' as const, of_revision: row.revision, bytes: 0, generation };
+  return withFacts(next, { ...written, ...said, ...(size && { size }) });
+}
+
+/** Returns the size of the change that takes a change back. */
+function inverse(size: ChangeSize | undefined): ChangeSize | undefined {
+  const of = ({ added, changed, removed }: ItemCounts): ItemCounts => ({ added: removed, changed, removed: added });
+  return size && { groups: of(size.groups), rules: of(size.rules), other: size.other };
 }
 
 /** Returns a pending change without the record of the policy before it. */

@@ -7,6 +7,7 @@ import type { KvOperation, PolicyPlan } from '#store/store-types.js';
 import type { BodyWrite, WholeBodyWrite } from './bodies.js';
 import { pendingAfter } from './pending-change.js';
 import { type PolicyHead, type PolicyRow, type PolicyState, rowOf } from './policy-row.js';
+import { factsOf, withFacts } from './revision-facts.js';
 
 /** The key of the head (generation, active policy, last commit) in the local store. */
 export const HEAD = 'head';
@@ -28,7 +29,7 @@ export async function planOf(
   { headRevision, ...state }: PlannedOn,
   bodyOf: BodyOf,
 ): Promise<Plan> {
-  const { put, activate, deactivate, remove, pending: write, generation, base } = change;
+  const { put, origin, activate, deactivate, remove, event, pending: write, generation, base } = change;
   const { head, rows } = state;
   if (base !== undefined && base !== (head.commit ?? '')) {
     throw new StoreError(
@@ -46,7 +47,15 @@ export async function planOf(
   let active = head.active !== null && (head.active === deactivate || head.active === remove) ? null : head.active;
   let body: BodyWrite | WholeBodyWrite | undefined;
 
-  if (remove !== undefined) operations.push({ type: 'delete', key: policyKey(remove) });
+  if (remove !== undefined) {
+    const removed = rows.get(remove);
+    operations.push({ type: 'delete', key: policyKey(remove) });
+    if (removed !== undefined && event !== undefined) {
+      const of = { ...event, ...(generation > head.generation && { generation }) };
+      const row = withFacts(removed, { ...factsOf(removed), removed: of });
+      operations.push(putJson(historyKey(remove, row.revision), row));
+    }
+  }
   if (put !== undefined) {
     const { record } = put;
     const stored = rows.get(record.id);
@@ -58,7 +67,9 @@ export async function planOf(
     }
     body = await bodyOf(put, stored);
     append(operations, body.operations);
-    append(operations, writesOf(rowOf(record, body.sha256)));
+    const activates = record.active || activate === record.id;
+    const facts = { ...origin, bytes: body.bytes, ...(activates && { generation }) };
+    append(operations, writesOf(withFacts(rowOf(record, body.sha256), facts)));
     if (record.active) active = record.id;
     else if (active === record.id) active = null;
   }
@@ -66,6 +77,9 @@ export async function planOf(
     const isStored = activate === put?.record.id || (rows.has(activate) && activate !== remove);
     if (!isStored) throw new StoreError('revision_conflict', `activate policy ${activate}: the policy does not exist`);
     active = activate;
+    const row = activate === put?.record.id ? undefined : rows.get(activate);
+    if (row !== undefined && event !== undefined)
+      append(operations, writesOf(withFacts(row, { ...factsOf(row), activated: { ...event, generation } })));
   }
   const commit = randomUUID();
   const pending = pendingAfter(state, write, { generation, commit });

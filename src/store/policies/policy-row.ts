@@ -4,8 +4,10 @@ import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 /**
  * A policy record as the store keeps it. The record has no field `active`, because only `PolicyHead` names
  * the active policy. `body_sha256` is the hash of the list of the parts of the policy text.
+ * `facts` are those of the history, see `factsOf`: no schema checks them with the row, because a policy must
+ * stay readable if they are not.
  */
-export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string };
+export type PolicyRow = Omit<PolicyRecord, 'active'> & { readonly body_sha256: string; readonly facts?: unknown };
 
 /**
  * The state of the policy store that belongs to no single policy: the generation, the id of the active

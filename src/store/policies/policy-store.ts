@@ -1,6 +1,7 @@
 import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { PolicyChange, PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyRevision, StoredRevision } from '#contracts/policy/revision.js';
 import { createMutex } from '#store/mutex.js';
 import { intactEntries } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';
@@ -9,6 +10,7 @@ import { StoreError } from '#store/store-error.js';
 import type { FindingListener } from '#store/store-finding.js';
 import type {
   EnforcedRecord,
+  HistoryPage,
   KvOperation,
   KvStore,
   PolicyPlan,
@@ -24,6 +26,7 @@ import { loadPolicies, NO_POLICIES } from './load-policies.js';
 import { type Enforced, enforcedAt, reservedGeneration, settled, withoutRow } from './pending-change.js';
 import { HEAD, historyKey, type Plan, planOf, policyKey, writesOf } from './policy-plan.js';
 import { type PolicyRow, type PolicyState, recordOf } from './policy-row.js';
+import { revisionOf } from './revision-facts.js';
 
 /**
  * The commits of a cluster: a node writes them to the shared store, and every node applies them from there.
@@ -207,21 +210,26 @@ class KvPolicyStore implements PolicyStore {
     return row.body_sha256;
   }
 
-  async history(id: string): Promise<PolicyRecord[]> {
+  async history(id: string, { before, limit = Number.POSITIVE_INFINITY }: HistoryPage = {}): Promise<PolicyRevision[]> {
     const { head, rows } = this.#state;
     const current = head.active === id ? rows.get(id)?.revision : undefined;
-    const records: PolicyRecord[] = [];
-    for await (const [key, bytes] of intactEntries(this.#kv, under(`history/${id}/`), () => {})) {
+    const all = under(`history/${id}/`);
+    const range = { gte: all.gte, lt: before === undefined ? all.lt : historyKey(id, before), reverse: true };
+    const revisions: PolicyRevision[] = [];
+    for await (const [key, bytes] of intactEntries(this.#kv, range, () => {})) {
+      if (revisions.length >= limit) break;
       const { value: row } = RECORDS.history.reading(key, bytes);
-      if (row !== undefined) records.push(recordOf(row, row.revision === current));
+      if (row !== undefined) revisions.push(revisionOf(row, row.revision === current));
     }
-    return records.reverse();
+    return revisions;
   }
 
-  async revision(id: string, revision: number): Promise<StoredPolicy | null> {
+  async revision(id: string, revision: number): Promise<StoredRevision | null> {
     const { head, rows } = this.#state;
     const row = await this.#revisionRow(id, revision);
-    return row === null ? null : this.#stored(row, head.active === id && rows.get(id)?.revision === revision);
+    if (row === null) return null;
+    const active = head.active === id && rows.get(id)?.revision === revision;
+    return { record: revisionOf(row, active), body: await this.#bodyOfRow(row) };
   }
 
   async slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null> {
@@ -316,7 +324,8 @@ class KvPolicyStore implements PolicyStore {
    * `revision_conflict` if the edit refers to another revision than the stored one.
    */
   async #bodyOf(put: PolicyPut, stored: PolicyRow | undefined): Promise<BodyWrite | WholeBodyWrite> {
-    if ('body' in put) return this.#bodies.whole(put.body);
+    if ('body' in put) return this.#bodies.whole(put.body, stored?.body_sha256 ?? null);
+    if ('ofRevision' in put) return this.#bodyAgain(put.record.id, put.ofRevision);
     const { record, edit } = put;
     if (stored?.revision !== edit.revision) {
       const found = stored === undefined ? 'none' : `revision ${stored.revision}`;
@@ -331,9 +340,21 @@ class KvPolicyStore implements PolicyStore {
       : this.#bodies.whole(edited(restored, edit));
   }
 
+  /** Returns the write of the text of an earlier revision. Throws `revision_conflict` if it is not stored. */
+  async #bodyAgain(id: string, revision: number): Promise<WholeBodyWrite> {
+    const row = await this.#revisionRow(id, revision);
+    if (row === null)
+      throw new StoreError('revision_conflict', `write revision ${revision} of policy ${id} again: it does not exist`);
+    const restored = this.#restored.get(row.body_sha256);
+    return restored === undefined ? this.#bodies.again(row.body_sha256) : this.#bodies.whole(restored);
+  }
+
   async #stored(row: PolicyRow, active: boolean): Promise<StoredPolicy> {
-    const body = this.#restored.get(row.body_sha256) ?? (await this.#bodies.read(row.body_sha256));
-    return { record: recordOf(row, active), body };
+    return { record: recordOf(row, active), body: await this.#bodyOfRow(row) };
+  }
+
+  async #bodyOfRow({ body_sha256: sha256 }: PolicyRow): Promise<Uint8Array> {
+    return this.#restored.get(sha256) ?? (await this.#bodies.read(sha256));
   }
 
   async #revisionRow(id: string, revision: number): Promise<PolicyRow | null> {

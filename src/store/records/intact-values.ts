@@ -4,22 +4,22 @@ import { under } from './json-value.js';
 import type { RecordKind } from './record-kind.js';
 
 /**
- * Iterates over the entries of a range in ascending order, without those whose value is damaged; `onDamaged`
- * receives an error for each of these. Throws `store_damaged` if the database itself is damaged.
+ * Iterates over the entries of a range without those whose value is damaged; `onDamaged` receives an error for
+ * each of these. Throws `store_damaged` if the database itself is damaged.
  */
 export async function* intactEntries(
   kv: Pick<KvStore, 'iterate'>,
-  range: KvRange,
+  range: Omit<KvRange, 'limit'>,
   onDamaged: (error: StoreError, key: string) => void,
 ): AsyncGenerator<readonly [key: string, value: Uint8Array]> {
-  for (let { gte } = range; ; ) {
+  for (let rest = range; ; ) {
     try {
-      yield* kv.iterate({ ...range, gte });
+      yield* kv.iterate(rest);
       return;
     } catch (error) {
       const damaged = damagedValue(error);
       onDamaged(damaged, damaged.key);
-      gte = `${damaged.key}\0`;
+      rest = range.reverse === true ? { ...rest, lt: damaged.key } : { ...rest, gte: `${damaged.key}\0` };
     }
   }
 }

@@ -11,6 +11,7 @@ const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'it is no SHA-256');
 const policyRow: z.ZodType<PolicyRow> = z.object({
   ...policyFields,
   body_sha256: sha256,
+  facts: z.unknown().optional(),
 });
 
 const terms = z.discriminatedUnion('kind', [
