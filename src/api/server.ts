@@ -22,6 +22,7 @@ import { openapiResource } from '#api/openapi/openapi.route.js';
 import { explainResource } from '#api/policies/explain.route.js';
 import { awaitMinGeneration, tellEnforcedInstead } from '#api/policies/generation-headers.js';
 import { groupMembersResource } from '#api/policies/group-members.route.js';
+import { historyResource } from '#api/policies/history.route.js';
 import { pendingChangeResource } from '#api/policies/pending-change.route.js';
 import { policiesResource } from '#api/policies/policies.route.js';
 import { policyResource } from '#api/policies/policy.route.js';
@@ -63,6 +64,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     hitsResource,
     explainResource,
     policiesResource,
+    historyResource,
     sourceGroupsResource,
     groupMembersResource,
     performanceModeResource,

@@ -57,6 +57,7 @@ function writeOf({ form, json, record }: PolicyText, dryRun: boolean): PolicyWri
     dryRun,
     mayWatch: true,
     author: 'policy.file',
+    fromFile: true,
   };
 }
 

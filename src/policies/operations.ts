@@ -1,8 +1,8 @@
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyRecord, PolicyRevision, StoredPolicy, StoredRevision } from '#contracts/policy/policy-record.js';
 import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Explained } from '#policy/explain/explain.js';
-import type { PolicyStore } from '#store/store-types.js';
+import type { HistoryPage, PolicyStore } from '#store/store-types.js';
 import { type DescriptionPorts, describePolicy, type PolicyDescription } from './describe.js';
 import { type ExplainPorts, type ExplainQuestion, explainPolicy } from './explain.js';
 import { type GroupPorts, readGroup } from './read-group.js';
@@ -26,8 +26,10 @@ export type PolicyOperations = {
    */
   readGroup(id: string, group: string): Promise<StoredPolicy | Refusal | null>;
   list(): Promise<readonly PolicyRecord[]>;
-  /** Returns the revisions of a policy. */
-  history(id: string): Promise<readonly PolicyRecord[]>;
+  /** Returns revisions of a policy, newest first; none if the id was never used. */
+  history(id: string, page: HistoryPage): Promise<readonly PolicyRevision[]>;
+  /** Returns a revision of a policy; null if the history does not contain it. */
+  revision(id: string, revision: number): Promise<StoredRevision | null>;
   /** Returns the generation (number of the activation) in force; 0 before the first activation. */
   generation(): number;
   /**
@@ -60,7 +62,8 @@ export function policyOperations({ policies, group, explain, describe, ...node }
     read: (which) => read(policies, which),
     readGroup: (id, name) => readGroup(group, id, name),
     list: () => policies.list(),
-    history: (id) => policies.history(id),
+    history: (id, page) => policies.history(id, page),
+    revision: (id, revision) => policies.revision(id, revision),
     explain: (question, subject) => explainPolicy(explain, question, subject),
     describe: (signal) => describePolicy(describe(), signal),
   };

@@ -30,6 +30,8 @@ export type PendingChanges = {
   end(end: {
     readonly outcome: ChangeEnd['outcome'];
     readonly generation: number | undefined;
+    /** The comment of a revert, for the history. */
+    readonly comment: string | undefined;
     readonly author: string;
     readonly dryRun: boolean;
   }): Promise<Refusal | EndedChange>;
@@ -63,7 +65,7 @@ export function pendingChangesOver({ policies, rollouts, reaches, now }: Ports):
       const nodes = rollouts === null ? [] : await rollouts.health(change).catch(() => null);
       return { pending: { ...change, nodes }, reverted };
     },
-    end: ({ outcome, generation, author, dryRun }) =>
+    end: ({ outcome, generation, comment, author, dryRun }) =>
       orRefusal<EndedChange>(async () => {
         const change = await present();
         if (change === null) return NONE;
@@ -73,8 +75,9 @@ export function pendingChangesOver({ policies, rollouts, reaches, now }: Ports):
         if (dryRun) return { ...ended, isEnforced: true };
         const reason = `${author} ${outcome === 'complete' ? 'completed' : 'reverted'} it`;
         const end = { change: change.id, outcome, reason, at: now().toISOString(), by: author };
+        const said = comment === undefined ? {} : { comment };
         try {
-          await policies.settle({ ...end, because: 'asked' });
+          await policies.settle({ ...end, ...said, because: 'asked' });
         } catch (failure) {
           if (!(failure instanceof StoreError) || failure.code !== 'revision_conflict') throw failure;
           return refusal('write_conflict', failure.message);

@@ -1,8 +1,13 @@
 import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
-import type { PolicyChange, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
-import type { PolicyRevision, StoredRevision } from '#contracts/policy/revision.js';
+import type {
+  PolicyChange,
+  PolicyRecord,
+  PolicyRevision,
+  StoredPolicy,
+  StoredRevision,
+} from '#contracts/policy/policy-record.js';
 import type { PolicyHead } from '#store/policies/policy-row.js';
 import type { RecordKind } from '#store/records/record-kind.js';
 

@@ -32,6 +32,7 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['PUT', `/api/v1/policies/${ID}`, ENVELOPE],
   ['DELETE', `/api/v1/policies/${ID}`, undefined],
   ['POST', `/api/v1/policies/${ID}/activate`, undefined],
+  ['POST', `/api/v1/policies/${ID}/rollback`, { revision: 1 }],
   ['PUT', '/api/v1/policies/by-name/office', ENVELOPE],
   ['PUT', `/api/v1/policies/${ID}/source-groups/lan`, JSON.parse(GROUP) as object],
   ['DELETE', `/api/v1/policies/${ID}/source-groups/lan`, undefined],

@@ -4,7 +4,7 @@ import type { PerformanceMode } from '#bus/bus-messages.js';
 import { NO_PEERS } from '#cluster/operations.js';
 import type { IntegrationStatus } from '#contracts/kubernetes/integration-status.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
+import type { PolicyRecord, PolicyRevision, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import type { StoredIntegrationView } from '#kubernetes/operations/integrations.js';
@@ -32,6 +32,31 @@ export const RECORD: PolicyRecord = {
 export const GROUP = '{"id":"lan","sources":{"ips":["10.0.0.7"]}}';
 export const BODY = `{"default_policy":"deny","source_groups":[${GROUP}]}`;
 export const STORED: StoredPolicy = { record: RECORD, body: Buffer.from(BODY) };
+/** Three revisions: a write of an older build, a group write, and a rollback. The last one is active. */
+export const REVISIONS: readonly PolicyRevision[] = [
+  {
+    ...RECORD,
+    facts: { via: 'rollback', of_revision: 1, generation: 7, bytes: 0, activated: { by: 'ann', at: SINCE } },
+  },
+  {
+    ...RECORD,
+    revision: 2,
+    active: false,
+    facts: {
+      via: 'group_write',
+      source_group: 'lan',
+      comment: 'CHG-1042',
+      generation: 5,
+      bytes: 120,
+      size: {
+        groups: { added: 0, changed: 1, removed: 0 },
+        rules: { added: 2, changed: 0, removed: 1 },
+        other: false,
+      },
+    },
+  },
+  { ...RECORD, revision: 1, active: false, facts: {} },
+];
 export const ETAG = `"${RECORD.id}.3"`;
 
 export const READY: ReadinessReport = {
@@ -214,7 +239,12 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       list: async () => (reads.stored === null ? [] : [reads.stored.record]),
       generation: () => 7,
       reaches: async (wanted) => wanted <= 7,
-      history: unused,
+      history: async (_, { before = 4, limit = 0 }) =>
+        REVISIONS.filter(({ revision }) => revision < before).slice(0, limit),
+      revision: async (_, wanted) => {
+        const record = REVISIONS.find(({ revision }) => revision === wanted);
+        return record === undefined ? null : { record, body: STORED.body };
+      },
       describe: unused,
       explain: async () => ({
         ...EXPLANATION,

@@ -19,6 +19,7 @@ const BODIES: Readonly<Record<string, object>> = {
   '/api/v1/integrations': { name: 'prod', ...integration },
   '/api/v1/integrations/{name}': integration,
   '/api/v1/cluster/recover': { keep: 'store' },
+  '/api/v1/policies/{id}/rollback': { revision: 1 },
   '/api/v1/tokens': { subject: 'alice', role: 'readonly' },
 };
 const NO_NUMBERS = [

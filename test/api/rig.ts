@@ -52,8 +52,9 @@ export async function listening(api: Api): Promise<number> {
   return address.port;
 }
 
-/** Replaces each parameter in the path of a route, such as `{id}`, by the example value `x1`. */
-export const concrete = (path: string): string => path.replace(/[:{](id|name|group_id)\}?/g, 'x1');
+/** Replaces each parameter in the path of a route, such as `{id}`, by an example value. */
+export const concrete = (path: string): string =>
+  path.replace(/[:{](id|name|group_id)\}?/g, 'x1').replace(/[:{]revision\}?/g, '1');
 
 /** Sends bytes, and returns the response when the server has closed the connection. */
 export function answerTo(port: number, bytes: string): Promise<string> {

@@ -3,7 +3,7 @@ import { authorOf } from '#api/access/authentication.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
-import { dryRunMember, dryRunQuery, noQuery, wholeNumber } from '#api/requests/query-parameters.js';
+import { commentQuery, dryRunMember, dryRunQuery, noQuery, wholeNumber } from '#api/requests/query-parameters.js';
 import type { ChangeView } from '#policies/pending-changes.js';
 
 const NodeSchema = z.object({
@@ -58,6 +58,7 @@ const ChangeSchema = z
 const endQuery = dryRunQuery.extend({
   generation: wholeNumber(1).optional().describe('Ends the pending change only if it has this generation.'),
 });
+const revertQuery = endQuery.extend({ comment: commentQuery });
 const PATH = '/api/v1/policy/pending';
 const ENDS = {
   complete: {
@@ -101,13 +102,14 @@ export const pendingChangeResource: Resource = (api, { pendingChange, policies }
         schema: {
           ...described,
           tags: ['policy'],
-          querystring: endQuery,
+          querystring: outcome === 'revert' ? revertQuery : endQuery,
           response: { 200: ChangeSchema, ...errorAnswers(...errorsOf.write, 'not_found', 'change_pending') },
         },
       },
       async (request, reply) => {
-        const { dry_run: dryRun = false, generation } = request.query;
-        const end = await pendingChange.end({ outcome, generation, author: authorOf(request), dryRun });
+        const query: z.infer<typeof revertQuery> = request.query;
+        const { dry_run: dryRun = false, generation, comment } = query;
+        const end = await pendingChange.end({ outcome, generation, comment, author: authorOf(request), dryRun });
         if (end.kind === 'refused') throw refused(end);
         reply.header('weir-generation', policies.generation());
         if (!end.isEnforced) reply.header('weir-warnings', 'not_enforced');

@@ -24,7 +24,7 @@ export function policyWrite(
   request: WriteRequest,
   write: Pick<PolicyWrite, 'operation' | 'target' | 'sourceGroup' | 'form'>,
 ): PolicyWrite {
-  const { dry_run: dryRun = false, activate = true, rehearse, wait, ...pending } = request.query;
+  const { dry_run: dryRun = false, activate = true, rehearse, wait, comment, ...pending } = request.query;
   const terms = termsOf({ ...pending, wait });
   return {
     ...write,
@@ -36,6 +36,7 @@ export function policyWrite(
     ...(rehearse === undefined ? {} : { rehearse }),
     ...(wait === undefined ? {} : { wait }),
     ...(terms === null ? {} : { terms }),
+    ...(comment === undefined ? {} : { comment }),
     author: authorOf(request),
   };
 }

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { ErrorCode } from '#api/errors/error-table.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from '#api/openapi/answer.schema.js';
-import { dryRunQuery, flag } from '#api/requests/query-parameters.js';
+import { commentQuery, dryRunQuery, flag } from '#api/requests/query-parameters.js';
 import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/policy-schema.js';
 import { pendingQuery } from './pending-terms.js';
 
-const recordMembers = {
+export const recordMembers = {
   id: z.string().meta({ format: 'uuid' }),
   name: z.string().nullable(),
   form: z.enum(['envelope', 'singleton']).describe('The form in which the policy was written.'),
@@ -19,7 +19,7 @@ const recordMembers = {
   updated_by: z.string().describe('The subject of the token that made the latest write.'),
   active: z.boolean().describe('At most one record is active.'),
 };
-const recordExample = {
+export const recordExample = {
   id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10',
   name: 'office',
   form: 'envelope',
@@ -88,6 +88,7 @@ export const DryGroupSchema = z
 /** Query parameters of a write that can change the policy in force. */
 export const activationQuery = dryRunQuery.extend({
   ...pendingQuery,
+  comment: commentQuery,
   rehearse: flag
     .optional()
     .describe(

@@ -2,6 +2,7 @@ import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
 import { durationMs } from '#contracts/duration.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
+import { isPrintable } from '#policy/check/validation/validate.js';
 import { parseCidr } from '#policy/model/ipv4.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
@@ -78,6 +79,18 @@ export const duration = (lowestMs: number, highestMs: number, error: string, rea
  */
 export const few = (values: readonly unknown[] | undefined): boolean => (values?.length ?? 0) <= 64;
 export const FEW = { error: 'Must be given at most 64 times.' };
+
+const COMMENT_LENGTH = 500;
+
+/** The query parameter `comment`: why a policy is written, for its history. */
+export const commentQuery = z
+  .string()
+  .refine((text) => text.trim() !== '' && [...text].length <= COMMENT_LENGTH && isPrintable(text), {
+    error: `Must be 1 to ${COMMENT_LENGTH} printable characters on one line.`,
+  })
+  .optional()
+  .describe(`Why the policy is written, for its history: 1 to ${COMMENT_LENGTH} printable characters.`)
+  .meta({ examples: ['CHG-1042: printers of the second floor'] });
 
 /** The query parameter `limit`. `usual` is its default, and `highest` its largest value. */
 export const pageLimit = (usual: number, highest: number) => wholeNumber(1, highest).default(usual);

@@ -1,6 +1,6 @@
 import type { PendingWrite } from './pending-change.js';
 import type { EnvelopeMode, Form } from './policy-document.js';
-import type { PolicyEvent, RevisionOrigin } from './revision.js';
+import type { PolicyEvent, RevisionFacts, RevisionOrigin } from './revision.js';
 
 /**
  * The metadata of a stored policy (D5). The body, which is not included, is the JSON text of the policy as
@@ -25,6 +25,12 @@ export type PolicyRecord = {
 
 /** A record, and the JSON text of its PolicyConfig in UTF-8. */
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
+
+/** A revision of a policy. `facts` is empty if an older build wrote the revision. */
+export type PolicyRevision = PolicyRecord & { readonly facts: RevisionFacts };
+
+/** A revision, and the JSON text of its PolicyConfig in UTF-8. */
+export type StoredRevision = { readonly record: PolicyRevision; readonly body: Uint8Array };
 
 /** An edit of a text: `text` replaces the bytes from offset `from` up to offset `to`, which is excluded. */
 export type TextEdit = { readonly from: number; readonly to: number; readonly text: Uint8Array };

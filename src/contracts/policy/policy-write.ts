@@ -13,9 +13,9 @@ export type PolicyTarget =
 export type PolicyWrite = {
   /**
    * `put` writes a record or a source group, `delete` removes it. `activate` makes a stored record the
-   * active one without changing its policy (D5).
+   * active one without changing its policy (D5). `rollback` writes the document of an earlier revision again.
    */
-  readonly operation: 'put' | 'delete' | 'activate';
+  readonly operation: 'put' | 'delete' | 'activate' | 'rollback';
   readonly target: PolicyTarget;
   /** The id of the source group that the request writes. If omitted, the request writes the whole policy. */
   readonly sourceGroup?: string;
@@ -24,8 +24,14 @@ export type PolicyWrite = {
    * policy.
    */
   readonly form: Form;
-  /** The bytes of the request body; empty for `delete` and `activate`. */
+  /** The policy or the source group; empty unless the operation is `put`. */
   readonly body: Uint8Array;
+  /** The revision whose document `rollback` writes again. */
+  readonly revision?: number;
+  /** Why the write is made, for the history: 1 to 500 printable characters. */
+  readonly comment?: string;
+  /** Whether the policy file makes the write (`policy.file`). */
+  readonly fromFile?: boolean;
   readonly ifMatch: string | undefined;
   readonly ifNoneMatch: string | undefined;
   /**

@@ -1,5 +1,3 @@
-import type { PolicyRecord } from './policy-record.js';
-
 /**
  * The operation that wrote a revision of a policy.
  * - `write`: a write of the whole policy; `group_write`: a write or removal of one source group.
@@ -40,7 +38,7 @@ export type RevisionOrigin = {
   readonly size?: ChangeSize;
 };
 
-/** What the history keeps about a revision, beside the policy record. */
+/** The facts that the history keeps about a revision, beside the policy record. */
 export type RevisionFacts = RevisionOrigin & {
   /** The generation of the write; absent if the write did not activate the policy. */
   readonly generation?: number;
@@ -51,9 +49,3 @@ export type RevisionFacts = RevisionOrigin & {
   /** The removal of the policy, if this was its last revision. */
   readonly removed?: PolicyEvent;
 };
-
-/** A revision of a policy. `facts` is empty if an older build wrote the revision. */
-export type PolicyRevision = PolicyRecord & { readonly facts: RevisionFacts };
-
-/** A revision, and the JSON text of its PolicyConfig in UTF-8. */
-export type StoredRevision = { readonly record: PolicyRevision; readonly body: Uint8Array };

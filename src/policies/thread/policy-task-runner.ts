@@ -1,6 +1,8 @@
 import type { Needs } from '#bus/bus-messages.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
+import type { ChangeSize } from '#contracts/policy/revision.js';
+import { changeSize, measuredParts, measuredText } from '#policy/check/change-size.js';
 import { deleteGroup, type GroupWriteContext, type ParsedPolicy, putGroup } from '#policy/check/group-write.js';
 import { type GroupPart, inEvaluationOrder, type PolicyParts, policyOf } from '#policy/check/policy-parts.js';
 import { ContainingGroups } from '#policy/check/shadow/containing-groups.js';
@@ -21,6 +23,7 @@ import type {
   ExplainPolicy,
   Inspected,
   LocateGroup,
+  MeasurePolicy,
   PolicyResult,
   PolicySurroundings,
   PolicyWork,
@@ -57,6 +60,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
         return runner.prepareStored(work);
       case 'prepare_with_members':
         return runner.prepareWithMembers(work);
+      case 'measure':
+        return runner.measure(work);
       case 'locate_group':
         return runner.locateGroup(work);
       case 'explain':
@@ -91,6 +96,7 @@ class PolicyTaskRunner {
     });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     const { policyJson, name, warnings, policy, parsed } = read;
+    const size = work.before === undefined ? null : this.#size(work.before, parsed);
     // Two large policies would need twice the memory, because they share no data.
     if (text.body.byteLength > LARGE_TEXT_BYTES) this.#parsed.keepOnly(work.key, parsed);
     else this.#parsed.keep(work.key, parsed);
@@ -100,7 +106,7 @@ class PolicyTaskRunner {
       const more = lintMembers(groups, membership).map((warning) => ({ ...warning, pointer: base + warning.pointer }));
       const prepared = this.#prepared(parsed.parts, policy, work, membership);
       if ('kind' in prepared) return prepared;
-      return { kind: 'prepared', policyJson, name, warnings: [...warnings, ...more], ...prepared };
+      return { kind: 'prepared', policyJson, name, size, warnings: [...warnings, ...more], ...prepared };
     });
   }
 
@@ -121,6 +127,7 @@ class PolicyTaskRunner {
     if (!write.ok) return { kind: 'unreadable', code: write.code, problems: write.problems };
     this.#parsed.keep(work.key, write.parsed);
     const { parsed: after, policy, created, edit, groupJson } = write;
+    const size = changeSize(measuredParts(parsed.parts), measuredParts(after.parts));
     return this.#withMembers(policy, work, (membership) => {
       const written = policy.groups.filter(({ id }) => id === group).map((own) => ({ ...own, pointer: '' }));
       const warnings = [...write.warnings, ...lintMembers(written, membership)];
@@ -131,6 +138,7 @@ class PolicyTaskRunner {
         created,
         edit,
         groupJson: groupJson ?? new Uint8Array(0),
+        size,
         warnings,
         ...prepared,
       };
@@ -173,6 +181,20 @@ class PolicyTaskRunner {
     for (const id of this.#waiting.keys()) if (this.#waiting.size >= MAX_WAITING) this.#waiting.delete(id);
     this.#waiting.set(++this.#lastWaiting, finish);
     return { kind: 'needs_members', id: this.#lastWaiting, selectors } as const;
+  }
+
+  measure({ key, before }: MeasurePolicy): PolicyResult<MeasurePolicy> {
+    const parsed = this.#parsed.get(key);
+    const former = measuredText(before.body, before.form, before.recordMode);
+    if (parsed === undefined || former === null) return { kind: 'measured', size: null };
+    return { kind: 'measured', size: changeSize(former, measuredParts(parsed.parts)) };
+  }
+
+  /** Returns null if the cache does not contain the revision before. */
+  #size(before: string | null, { parts }: ParsedPolicy): ChangeSize | null {
+    if (before === null) return changeSize(null, measuredParts(parts));
+    const former = this.#parsed.get(before);
+    return former === undefined ? null : changeSize(measuredParts(former.parts), measuredParts(parts));
   }
 
   locateGroup(work: LocateGroup): PolicyResult<LocateGroup> {

@@ -6,6 +6,7 @@ import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
 import type { TextEdit } from '#contracts/policy/policy-record.js';
 import type { Program } from '#contracts/policy/program.js';
 import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { ChangeSize } from '#contracts/policy/revision.js';
 import type { InspectionImage, PolicyImage } from '#contracts/service-plane/inspection-image.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
 
@@ -48,13 +49,18 @@ export type PreparePolicy = {
   readonly compile: boolean;
   /** The cache key of the policy for later tasks, see `textKey`. */
   readonly key: string;
+  /**
+   * The cache key of the revision before, with which the policy is compared; null for the first revision. If
+   * omitted, the policy is not compared.
+   */
+  readonly before?: string | null;
 };
 
 /**
  * A task for the policy thread: prepare a write of one group of a policy. The policy is in the cache of the
  * thread, or the task includes the policy text.
  */
-export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations'> & {
+export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations' | 'before'> & {
   readonly kind: 'prepare_group';
   /**
    * The stored policy: its cache key, and its text. If the text is null, the thread searches only its
@@ -87,6 +93,14 @@ export type PrepareWithMembers = {
   readonly id: number;
   readonly membership: ListedMembership;
 };
+
+/**
+ * A task for the policy thread: compare the policy with the cache key `key` with the text of the revision
+ * before, which the cache did not contain when the policy was prepared.
+ */
+export type MeasurePolicy = { readonly kind: 'measure'; readonly key: string; readonly before: PolicyText };
+/** `size`: null if the cache does not contain the policy any more, or if the text before is not JSON. */
+type MeasuredChange = { readonly kind: 'measured'; readonly size: ChangeSize | null };
 
 /** A task for the policy thread: find the position of one group in the text of a policy. */
 export type LocateGroup = {
@@ -134,6 +148,8 @@ type PreparedPolicy = Prepared & {
   /** The JSON text of the PolicyConfig, byte for byte as the client sent it. */
   readonly policyJson: Uint8Array;
   readonly name: string | null;
+  /** The size of the change; null if the task names no revision before, or one that is not in the cache. */
+  readonly size: ChangeSize | null;
 };
 type PreparedGroup = Prepared & {
   readonly kind: 'prepared_group';
@@ -142,6 +158,7 @@ type PreparedGroup = Prepared & {
   readonly edit: TextEdit;
   /** The JSON text of the written group; empty if the task removed the group. */
   readonly groupJson: Uint8Array;
+  readonly size: ChangeSize;
 };
 /** The policy has selectors. The task ends with `PrepareWithMembers`. */
 type NeedsMembers = { readonly kind: 'needs_members'; readonly id: number; readonly selectors: readonly Selector[] };
@@ -192,6 +209,7 @@ export type PolicyWork =
   | PrepareGroup
   | PrepareStored
   | PrepareWithMembers
+  | MeasurePolicy
   | LocateGroup
   | ExplainPolicy
   | DescribePolicy;
@@ -200,6 +218,7 @@ type ResultOfKind = {
   readonly prepare_group: PreparedGroup | NeedsMembers | NoSuchGroup | UnknownPolicy | Unreadable | TooLarge;
   readonly prepare_stored: PreparedStored | NeedsMembers | UnknownPolicy | TooLarge;
   readonly prepare_with_members: PreparedPolicy | PreparedGroup | PreparedStored | TooLarge;
+  readonly measure: MeasuredChange;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;

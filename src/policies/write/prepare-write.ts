@@ -2,11 +2,20 @@ import type { Action } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
+import type { ChangeSize } from '#contracts/policy/revision.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
-import type { PolicySurroundings, Prepared, TooLarge, Unreadable } from '#policies/thread/policy-work.js';
+import type {
+  PolicySurroundings,
+  PolicyText,
+  Prepared,
+  PreparePolicy,
+  TooLarge,
+  Unreadable,
+} from '#policies/thread/policy-work.js';
 import { inRecord, storedText, textKey } from '#policies/thread/stored-text.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
+import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
@@ -108,6 +117,8 @@ async function prepareOperation(preparation: Preparation): Promise<PreparedWrite
       return prepareDelete(preparation);
     case 'activate':
       return prepareActivation(preparation);
+    case 'rollback':
+      return prepareRollback(preparation);
   }
 }
 
@@ -123,8 +134,9 @@ async function prepareGroupWrite(
     case 'prepared_group': {
       const refused = refusalOfGroup(write, prepared.created);
       if (refused !== null) return refused;
-      const { edit, groupJson, warnings, created } = prepared;
-      const decision = decidePut(write, located, { form, mode, name: null, text: { edit }, shown: groupJson }, at);
+      const { edit, groupJson, warnings, created, size } = prepared;
+      const written = { form, mode, name: null, text: { edit }, shown: groupJson, size };
+      const decision = decidePut(write, located, written, at);
       return preparedWrite(ports, write, { ...decision, created }, prepared, warnings);
     }
     case 'no_such_group':
@@ -173,7 +185,8 @@ function keyOf({ existing }: Located, { newId, now }: Circumstances): string {
   return textKey({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1, updated_at: now });
 }
 
-async function preparePut({ ports, write, located, at, signal }: Preparation): Promise<PreparedWrite | Refusal> {
+async function preparePut(preparation: Preparation): Promise<PreparedWrite | Refusal> {
+  const { ports, write, located, at, signal } = preparation;
   const { policies, surroundings } = ports;
   const integrations = (await ports.integrations.list()).map(({ name }) => name);
   const recordMode = (write.target.by === 'active' ? located.active?.mode : located.existing?.mode) ?? 'enforce';
@@ -186,6 +199,7 @@ async function preparePut({ ports, write, located, at, signal }: Preparation): P
       integrations,
       compile: write.activate,
       key: keyOf(located, at),
+      ...comparedWith(preparation),
     },
     { transfer: !ports.repeats, signal, members: membersFor(write) },
   );
@@ -198,9 +212,65 @@ async function preparePut({ ports, write, located, at, signal }: Preparation): P
     return refusal('name_taken', `the name ${name ?? ''} belongs to the policy ${owner.id}`);
 
   const { mode, policyJson, warnings } = prepared;
-  const written = { form: write.form, mode, name: prepared.name, text: { body: policyJson }, shown: policyJson };
+  const size = await sizeOf(preparation, prepared.size);
+  const written = { form: write.form, mode, name: prepared.name, text: { body: policyJson }, shown: policyJson, size };
   const decision = decidePut(write, located, written, at);
   return preparedWrite(ports, write, decision, prepared, warnings);
+}
+
+/**
+ * Prepares a write of the document of an earlier revision: its form, its mode and its text. The policy keeps
+ * its name.
+ */
+async function prepareRollback(preparation: Preparation): Promise<PreparedWrite | Refusal> {
+  const { ports, write, located, at, signal } = preparation;
+  const { existing } = located;
+  const { revision = 0 } = write;
+  const stored = existing === null ? null : await ports.policies.revision(existing.id, revision);
+  if (stored === null) return refusal('not_found', `the history of the policy has no revision ${revision}`);
+  const { form, mode } = stored.record;
+  const text = storedText(stored);
+  const prepared = await prepareIn(
+    ports,
+    {
+      kind: 'prepare',
+      text,
+      surroundings: ports.surroundings,
+      integrations: (await ports.integrations.list()).map(({ name }) => name),
+      compile: write.activate,
+      key: keyOf(located, at),
+      ...comparedWith(preparation),
+    },
+    { signal, members: membersFor(write) },
+  );
+  if (prepared.kind === 'too_large') return refusalOfText(prepared);
+  if (prepared.kind === 'unreadable') return noLongerValid(prepared, text);
+  const size = await sizeOf(preparation, prepared.size);
+  const written = { form, mode, name: null, text: { ofRevision: revision }, shown: stored.body, size };
+  const decision = decidePut(write, located, written, at);
+  return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
+}
+
+/** Returns the cache key of the revision with which the policy thread compares a write, for the history. */
+function comparedWith({ write, located: { existing } }: Preparation): Pick<PreparePolicy, 'before'> {
+  return write.dryRun ? {} : { before: existing === null ? null : textKey(existing) };
+}
+
+/**
+ * Returns the size of the change of a write. `known`: the size, if the policy thread had the revision before
+ * in its cache. Null if the size is unknown, because that revision cannot be read.
+ */
+async function sizeOf(preparation: Preparation, known: ChangeSize | null): Promise<ChangeSize | null> {
+  const { ports, write, located, at, signal } = preparation;
+  const { existing } = located;
+  if (known !== null || write.dryRun || existing === null) return known;
+  const before = await ports.policies.get(existing.id).catch((failure: unknown) => {
+    if (failure instanceof StoreError && failure.code === 'store_damaged') return null;
+    throw failure;
+  });
+  if (before === null) return null;
+  const work = { kind: 'measure' as const, key: keyOf(located, at), before: storedText(before) };
+  return (await ports.thread.perform(work, { signal })).size;
 }
 
 async function prepareActivation({ ports, write, located, at, signal }: Preparation): Promise<PreparedWrite | Refusal> {
@@ -239,12 +309,16 @@ async function prepareActivation({ ports, write, located, at, signal }: Preparat
   );
   if (prepared.kind === 'too_large') return refusalOfText(prepared);
   if (prepared.kind === 'unreadable') {
-    const problems = prepared.problems.map(inRecord(text));
-    const { detail } = refusalOfText({ ...prepared, problems });
-    return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
+    return noLongerValid(prepared, text);
   }
-  const decision = decideActivation(stored, record.active ? null : located.active, at);
+  const decision = decideActivation(write, stored, record.active ? null : located.active, at);
   return preparedWrite(ports, write, decision, prepared, prepared.warnings.map(inRecord(text)));
+}
+
+function noLongerValid(unreadable: Unreadable, text: PolicyText): Refusal {
+  const problems = unreadable.problems.map(inRecord(text));
+  const { detail } = refusalOfText({ ...unreadable, problems });
+  return { ...refusal('cannot_activate', `the stored policy is no longer valid: ${detail}`), problems };
 }
 
 async function readExisting({ policies }: PrepareWritePorts, { existing }: Located): Promise<StoredPolicy | null> {
@@ -254,7 +328,7 @@ async function readExisting({ policies }: PrepareWritePorts, { existing }: Locat
 async function prepareDelete({ ports, write, located, at }: Preparation): Promise<PreparedWrite | Refusal> {
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
-  return preparedWrite(ports, write, decideDelete(stored, at), null, []);
+  return preparedWrite(ports, write, decideDelete(write, stored, at), null, []);
 }
 
 function preparedWrite(

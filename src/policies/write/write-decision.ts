@@ -3,6 +3,7 @@ import type { Warning } from '#contracts/policy/policy-problem.js';
 import type { PolicyChange, TextEdit } from '#contracts/policy/policy-record.js';
 import { etagOf, type PolicyRecord, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyTarget, PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { ChangeSize, RevisionOrigin, Via } from '#contracts/policy/revision.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
 import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
@@ -92,10 +93,12 @@ export type WrittenPolicy = {
   readonly form: Form;
   readonly mode: EnvelopeMode;
   readonly name: string | null;
-  /** The whole policy text, or the edit that changes the stored text. */
-  readonly text: { readonly body: Uint8Array } | { readonly edit: TextEdit };
+  /** The whole policy text, the edit that changes the stored text, or the revision that has the text. */
+  readonly text: { readonly body: Uint8Array } | { readonly edit: TextEdit } | { readonly ofRevision: number };
   /** The JSON text that the response contains: the whole policy, or the written group. */
   readonly shown: Uint8Array;
+  /** The size of the change; null if it is unknown. A new name is not part of it. */
+  readonly size: ChangeSize | null;
 };
 
 /**
@@ -163,13 +166,14 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
     active: activates,
   };
   const { text } = written;
-  const put = 'body' in text ? { record, ...text } : { record, edit: { ...text.edit, revision: record.revision - 1 } };
+  const put = 'edit' in text ? { record, edit: { ...text.edit, revision: record.revision - 1 } } : { record, ...text };
   const takes = activates && active !== null && active.id !== record.id;
   const leavesNone = !activates && existing?.active === true;
   const changesWhatIsInForce = activates || leavesNone;
   return {
     change: {
       put,
+      origin: originOf(write, written.size, existing !== null && existing.name !== record.name),
       ...(takes ? { deactivate: active.id } : {}),
       generation: changesWhatIsInForce ? nextGeneration(at) : at.generation,
     },
@@ -184,8 +188,34 @@ export function decidePut(write: PolicyWrite, located: Located, written: Written
   };
 }
 
+/** Returns what the history keeps about a write. */
+function originOf(write: PolicyWrite, size: ChangeSize | null, isRenamed: boolean): RevisionOrigin {
+  const { operation, sourceGroup, revision, comment } = write;
+  return {
+    via: viaOf(write),
+    ...(comment === undefined ? {} : { comment }),
+    ...(sourceGroup === undefined ? {} : { source_group: sourceGroup }),
+    ...(operation === 'rollback' && revision !== undefined ? { of_revision: revision } : {}),
+    ...(size === null ? {} : { size: { ...size, other: size.other || isRenamed } }),
+  };
+}
+
+function viaOf({ operation, sourceGroup, fromFile, terms }: PolicyWrite): Via {
+  if (terms?.kind === 'rollout') return 'rollout';
+  if (operation === 'rollback') return 'rollback';
+  if (sourceGroup !== undefined) return 'group_write';
+  return fromFile === true ? 'file' : 'write';
+}
+
+const eventOf = ({ author, comment }: PolicyWrite, { now }: Circumstances): PolicyChange['event'] & object => ({
+  by: author,
+  at: now,
+  ...(comment === undefined ? {} : { comment }),
+});
+
 /** Decides the activation of a stored policy record. The record keeps its revision, times and author. */
 export function decideActivation(
+  write: PolicyWrite,
   { record, body }: StoredPolicy,
   active: PolicyRecord | null,
   at: Circumstances,
@@ -193,6 +223,7 @@ export function decideActivation(
   return {
     change: {
       activate: record.id,
+      event: eventOf(write, at),
       ...(active === null ? {} : { deactivate: active.id }),
       generation: nextGeneration(at),
     },
@@ -206,10 +237,10 @@ export function decideActivation(
 const isAuditKept = ({ form, mode }: Pick<PolicyRecord, 'form' | 'mode'>): boolean =>
   form === 'singleton' && mode === 'audit';
 
-export function decideDelete(stored: StoredPolicy, at: Circumstances): Decision {
+export function decideDelete(write: PolicyWrite, stored: StoredPolicy, at: Circumstances): Decision {
   const { id, active } = stored.record;
   return {
-    change: { remove: id, generation: active ? nextGeneration(at) : at.generation },
+    change: { remove: id, event: eventOf(write, at), generation: active ? nextGeneration(at) : at.generation },
     created: false,
     stored,
     decides: active ? 'none' : 'unchanged',

@@ -1,7 +1,13 @@
 import { BehaviorSubject, distinctUntilChanged, map, type Observable, Subject } from 'rxjs';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
-import type { PolicyChange, PolicyPut, PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
-import type { PolicyRevision, StoredRevision } from '#contracts/policy/revision.js';
+import type {
+  PolicyChange,
+  PolicyPut,
+  PolicyRecord,
+  PolicyRevision,
+  StoredPolicy,
+  StoredRevision,
+} from '#contracts/policy/policy-record.js';
 import { createMutex } from '#store/mutex.js';
 import { intactEntries } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';

@@ -1,11 +1,6 @@
 import { z } from 'zod';
-import {
-  type ItemCounts,
-  type PolicyEvent,
-  type PolicyRevision,
-  type RevisionFacts,
-  VIAS,
-} from '#contracts/policy/revision.js';
+import type { PolicyRevision } from '#contracts/policy/policy-record.js';
+import { type ItemCounts, type PolicyEvent, type RevisionFacts, VIAS } from '#contracts/policy/revision.js';
 import { count, instant, text } from '#store/records/record-fields.js';
 import { type PolicyRow, recordOf } from './policy-row.js';
 

@@ -4,8 +4,8 @@ import { under } from './json-value.js';
 import type { RecordKind } from './record-kind.js';
 
 /**
- * Iterates over the entries of a range without those whose value is damaged; `onDamaged` receives an error for
- * each of these. Throws `store_damaged` if the database itself is damaged.
+ * Iterates over the entries of a range without those whose value is damaged; `onDamaged` receives an error
+ * for each of these. Throws `store_damaged` if the database itself is damaged.
  */
 export async function* intactEntries(
   kv: Pick<KvStore, 'iterate'>,

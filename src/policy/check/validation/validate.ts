@@ -81,7 +81,8 @@ export function isValidName(name: string): boolean {
   return length > 0 && length <= LIMITS.nameLength && isPrintable(trimmed);
 }
 
-function isPrintable(text: string): boolean {
+/** Whether a text has no control characters, no other invisible characters, and no line breaks. */
+export function isPrintable(text: string): boolean {
   return !/[\p{C}\p{Zl}\p{Zp}]/u.test(text);
 }
 
