@@ -240,7 +240,8 @@ describe('completion of values from the node', () => {
     const named = commands.flatMap(({ path, options, arguments: taken }) =>
       [...options, ...taken].flatMap(({ takes }) => (takes === 'policy-name' ? [path] : [])),
     );
-    expect(named).toEqual(['get', 'apply', 'activate', 'diff', 'delete'].map((name) => `weir policy ${name}`));
+    const commandsWithName = ['get', 'apply', 'activate', 'diff', 'delete', 'history', 'rollback'];
+    expect(named).toEqual(commandsWithName.map((name) => `weir policy ${name}`));
     expect(commands.find(({ path }) => path === 'weir token revoke')?.arguments[0]?.takes).toBe('token-id');
   });
 });

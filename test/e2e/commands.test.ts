@@ -198,3 +198,47 @@ test('`weir performance-mode` switches performance mode, and `weir policy delete
   );
   expect((await cli(['policy', 'list', '--output', 'json'])).out).toBe('{\n  "items": []\n}\n');
 });
+
+test('`weir policy history` and `diff` show what changed, and `rollback` puts an earlier revision in force for the next packet, also after a restart', async () => {
+  const history = async () => {
+    const { out, err } = await cli(['policy', 'history', 'audited', '-o', 'json']);
+    expect(err).toBe('');
+    type Rows = { items: { revision: number; via: string; comment: string | null; of_revision: number | null }[] };
+    return (JSON.parse(out) as Rows).items.map(({ revision, via, comment, of_revision: of }) => [
+      revision,
+      via,
+      comment,
+      of,
+    ]);
+  };
+  const text = (port: number) => policy(port).replace('office', 'audited');
+  const apply = ['policy', 'apply', '-f', '-', '--replace'];
+  await cli([...apply, '-m', 'CHG-1: open the printers'], text(80));
+  await cli([...apply, '-m', 'CHG-2: move them'], text(81));
+  expect(await rig.tcp(81)).toBe('open');
+  expect(await cli(['policy', 'diff', '--to', '2'])).toMatchObject({
+    code: 3,
+    out: '~ group clients\n  ~ rule web\n      match.dst_ports: -80 +81\n',
+  });
+  const { out: first } = await cli(['policy', 'get', '--revision', '1', '-o', 'json']);
+  expect(JSON.parse(first)).toMatchObject({ policy: { source_groups: [{ rules: [{ match: { dst_ports: [80] } }] }] } });
+  expect((await cli(['policy', 'rollback', '1', '--dry-run'])).code).toBe(0);
+  expect(await rig.tcp(81)).toBe('open');
+  expect(await cli(['policy', 'rollback', '1', '-m', 'they did not print'])).toMatchObject({
+    code: 0,
+    out: expect.stringContaining('audited (enforce), revision 3: in force'),
+  });
+  expect(await rig.tcp(80)).toBe('open');
+  expect(await rig.tcp(81)).not.toBe('open');
+  const rows = [
+    [3, 'rollback', 'they did not print', 1],
+    [2, 'write', 'CHG-2: move them', null],
+    [1, 'write', 'CHG-1: open the printers', null],
+  ];
+  expect(await history()).toEqual(rows);
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await history()).toEqual(rows);
+  expect(await rig.tcp(80)).toBe('open');
+  expect((await cli(['policy', 'diff', '--from', '1'])).code).toBe(0);
+});

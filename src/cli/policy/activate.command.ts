@@ -6,16 +6,18 @@ import type { Terminal } from '#cli/output/terminal.js';
 import { duration } from '../number.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
+import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { etagOf, findRecord, type Which } from './policy-records.js';
 
 type Options = Output &
   WaitOptions &
   PendingOptions &
+  CommentOptions &
   Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
-  withPendingFlags(remote(policy.command('activate')))
+  withPendingFlags(withCommentFlag(remote(policy.command('activate'))))
     .description('activate a stored policy without rewriting it; the previously active policy stays stored')
     .argument('[policy-name]', 'the name of the policy')
     .option('--id <policy-id>', 'the policy of this id')
@@ -38,6 +40,7 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
       const parameters = [
         ...(dryRun === true ? [DRY_RUN] : []),
+        ...commentParameter(options),
         ...clusterParameters(options),
         ...pendingParameters(options),
       ];

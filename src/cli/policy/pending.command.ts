@@ -8,6 +8,7 @@ import type { Terminal } from '#cli/output/terminal.js';
 import { duration, numberUpTo, wholeNumber } from '../number.js';
 import { DRY_RUN } from './applied.js';
 import { withQuery } from './cluster-flags.js';
+import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 
 const PATH = '/api/v1/policy/pending';
 const schema = z.looseObject({
@@ -87,15 +88,19 @@ export function addPendingCommands(policy: Command, terminal: Terminal): void {
   });
 }
 
+type EndOptions = Output & CommentOptions & { readonly dryRun?: true; readonly generation?: number };
 type End = { readonly name: string; readonly description: string; readonly done: string };
 
 function addEnd(policy: Command, terminal: Terminal, { name, description, done }: End): void {
-  remote(policy.command(name))
+  const command = remote(policy.command(name));
+  // Only a revert makes a new revision, which can have a comment.
+  (name === 'revert' ? withCommentFlag(command) : command)
     .description(description)
     .option('--generation <number>', 'only if the pending change has this generation', wholeNumber)
     .option('--dry-run', 'only check whether a change is pending')
-    .action(async ({ dryRun, generation, ...options }: Output & { dryRun?: true; generation?: number }) => {
+    .action(async ({ dryRun, generation, ...options }: EndOptions) => {
       const parameters = [
+        ...commentParameter(options),
         ...(generation === undefined ? [] : [`generation=${generation}`]),
         ...(dryRun === true ? [DRY_RUN] : []),
       ];

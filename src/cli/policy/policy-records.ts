@@ -49,6 +49,25 @@ export async function readStored(client: Client, which: Which): Promise<Stored |
   return path === null ? null : parseReply(storedSchema, await client.request(path));
 }
 
+/** Reads a revision of a policy, by default of the active one. A deleted policy must be given by its id. */
+export async function readRevision(client: Client, which: Which, revision: number): Promise<Stored> {
+  const id = await idOf(client, which);
+  const path = `/api/v1/policies/${encodeURIComponent(id)}/history/${revision}`;
+  return parseReply(storedSchema, await client.request(path));
+}
+
+/** Returns the id of a policy, by default of the active one. Throws a `CliError` if there is none. */
+export async function idOf(client: Client, { id, name }: Which): Promise<string> {
+  if (name !== undefined) return (await findRecord(client, { name, ...(id === undefined ? {} : { id }) })).id;
+  if (id !== undefined) return id;
+  const active = (await listPolicies(client)).find((record) => record.active);
+  if (active !== undefined) return active.id;
+  throw new CliError('no policy is active: name a policy', {
+    fix: '`weir policy list` shows the stored policies',
+    exitCode: 2,
+  });
+}
+
 function pathOf({ id, name }: Which): string | undefined {
   if (id !== undefined && name !== undefined) throw bothGiven();
   if (id !== undefined) return `/api/v1/policies/${encodeURIComponent(id)}`;

@@ -9,15 +9,27 @@ import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
 import { policyJsonSchema, type SchemaForm } from '#policy/document/json-schema.js';
+import { wholeNumber } from '../number.js';
 import { addActivateCommand } from './activate.command.js';
 import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
 import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
+import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
+import { addHistoryCommands } from './history.command.js';
 import { addMembersCommand } from './members.command.js';
 import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
-import { documentOf, etagOf, labelOf, listPolicies, readStored, type Stored, type Which } from './policy-records.js';
+import {
+  documentOf,
+  etagOf,
+  labelOf,
+  listPolicies,
+  readRevision,
+  readStored,
+  type Stored,
+  type Which,
+} from './policy-records.js';
 
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
@@ -31,6 +43,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addDeleteCommand(policy, terminal);
   addMembersCommand(policy, terminal);
   addPendingCommands(policy, terminal);
+  addHistoryCommands(policy, terminal);
 }
 
 function addListCommand(policy: Command, terminal: Terminal): void {
@@ -57,13 +70,19 @@ function addListCommand(policy: Command, terminal: Terminal): void {
     });
 }
 
+type GetOptions = Output & Which & { readonly output: 'yaml' | 'json'; readonly revision?: number };
+
 function addGetCommand(policy: Command, terminal: Terminal): void {
   remote(policy.command('get'), ['yaml', 'json'])
     .description('print the active policy, or another one, as a file for `weir policy apply`')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
-    .action(async ({ output, ...options }: Output & Which & { output: 'yaml' | 'json' }) => {
-      const stored = await readStored(createClient(options, terminal), options);
+    .option('--revision <number>', 'an earlier revision, which `weir policy history` shows', wholeNumber)
+    .action(async ({ output, ...options }: GetOptions) => {
+      const { revision, ...which } = options;
+      const client = createClient(options, terminal);
+      const stored =
+        revision === undefined ? await readStored(client, which) : await readRevision(client, which, revision);
       if (stored === null) terminal.err('no policy is active: policy.fallback decides\n');
       const document = stored === null ? {} : documentOf(stored);
       if (output === 'yaml' && stored !== null) terminal.out(heading(stored));
@@ -77,8 +96,14 @@ function heading(stored: Stored): string {
   return `# ${visible(labelOf(stored))}: revision ${revision}, ${state}, written ${at} by ${visible(author)}\n# ETag: ${etagOf(stored)}\n`;
 }
 
+type DeleteOptions = Output &
+  Which &
+  ClusterOptions &
+  PendingOptions &
+  CommentOptions & { readonly ifMatch?: string; readonly dryRun?: true };
+
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
-  withPendingFlags(remote(policy.command('delete')))
+  withPendingFlags(withCommentFlag(remote(policy.command('delete'))))
     .description('delete a stored policy; if no policy is active, policy.fallback decides')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
@@ -86,7 +111,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
     .option('--dry-run', 'only show what would be deleted')
     .option(...NO_REHEARSE)
     .addOption(waitForNodesOption())
-    .action(async (options: Output & Which & ClusterOptions & PendingOptions & { ifMatch?: string; dryRun?: true }) => {
+    .action(async (options: DeleteOptions) => {
       if (options.id === undefined && options.name === undefined)
         throw new CliError('which policy? Give --id or --name; `weir policy list` shows them', { exitCode: 2 });
       const client = createClient(options, terminal);
@@ -97,7 +122,12 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       // node refuses the deletion.
       const headers = { 'if-match': options.ifMatch ?? etagOf(stored) };
       const dry = options.dryRun === true;
-      const parameters = [...(dry ? [DRY_RUN] : []), ...clusterParameters(options), ...pendingParameters(options)];
+      const parameters = [
+        ...(dry ? [DRY_RUN] : []),
+        ...commentParameter(options),
+        ...clusterParameters(options),
+        ...pendingParameters(options),
+      ];
       const answer = await client.exchange(withQuery(path, parameters), { method: 'DELETE', headers });
       // Omit the warning `none_active`, because the text that is printed below contains it.
       const warnings = warningsIn(answer.headers).filter(({ code }) => code !== 'none_active');
