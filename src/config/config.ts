@@ -26,6 +26,7 @@ export type Config = {
     readonly fallback: 'allow' | 'deny';
     readonly activationTimeoutMs: number;
     readonly file: string | null;
+    readonly history: { readonly revisions: number; readonly bytes: number };
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
@@ -182,6 +183,7 @@ export function configOf(parsed: ParsedConfig): Config {
       fallback: policy.fallback,
       activationTimeoutMs: policy.activation_timeout ?? (cluster === undefined ? 5_000 : 15_000),
       file: policy.file,
+      history: policy.history,
     },
     dns:
       dns === undefined

@@ -46,6 +46,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'policy.fallback': true,
   'policy.activation_timeout': true,
   'policy.file': true,
+  'policy.history.revisions': true,
+  'policy.history.bytes': true,
   'dns.listen': true,
   'dns.upstreams': true,
   'dns.transparent': true,

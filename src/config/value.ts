@@ -69,6 +69,36 @@ export function fraction(low: number, high: number, about: string) {
     .meta({ description: about, form: `number, ${low} to ${high}` });
 }
 
+const BYTE_UNITS = ['', 'KiB', 'MiB', 'GiB', 'TiB'];
+
+/** Returns the number of bytes of a text such as `512MiB`; undefined for any other text. */
+function bytesIn(text: string): number | undefined {
+  const found = /^(\d{1,9})(KiB|MiB|GiB|TiB)$/.exec(text);
+  return found === null ? undefined : Number(found[1]) * 1_024 ** BYTE_UNITS.indexOf(found[2] ?? '');
+}
+
+/**
+ * The schema of a size such as `1GiB`, which it converts to bytes. `low` and `high` are the smallest and the
+ * largest permitted size.
+ */
+export function byteSize(low: string, high: string, about: string) {
+  const [lowBytes, highBytes] = [bytesIn(low) ?? 0, bytesIn(high) ?? 0];
+  return z
+    .string('must be a size such as 512MiB or 1GiB')
+    .transform((value, context) => {
+      const bytes = bytesIn(value);
+      if (bytes !== undefined && bytes >= lowBytes && bytes <= highBytes) return bytes;
+      context.issues.push({
+        code: 'custom',
+        input: value,
+        message:
+          bytes === undefined ? 'must be a size such as 512MiB or 1GiB' : `must be a size from ${low} to ${high}`,
+      });
+      return z.NEVER;
+    })
+    .meta({ description: about, form: `size, ${low} to ${high}`, pattern: '^[0-9]{1,9}(KiB|MiB|GiB|TiB)$' });
+}
+
 /**
  * The schema of a duration such as `60s`, which it converts to milliseconds. `low` and `high` are the
  * shortest and the longest permitted duration.

@@ -105,6 +105,7 @@ export async function runNode(
       (write) => work.storeWrite(write),
       config.cluster?.sealKeyFile ?? null,
       share,
+      config.policy.history,
     ),
   ).catch(async (failure: unknown) => {
     await plane?.close();

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { makeDataFolder, quarantine } from '#store/disk/data-folder.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
+import { DEFAULT_BOUNDS, type HistoryBounds } from '#store/policies/history-bounds.js';
 import { type LastGoodFile, lastGoodFile } from '#store/policies/last-good.js';
 import { HEAD } from '#store/policies/policy-plan.js';
 import { loadPolicyStore, type SharedCommits } from '#store/policies/policy-store.js';
@@ -59,6 +60,7 @@ export type Shared = {
  *   after every write.
  * - The private key of the intercept CA is sealed with the key in `sealKeyFile`, by default `seal.key` in the
  *   data folder.
+ * - `history`: the bounds of the history of policies on a single node.
  * - `share` receives the local store and returns the shared store of the cluster, which keeps its replica in
  *   the local store. It is null on a single node.
  * - Throws `data_dir_exposed`, `store_locked`, `store_no_space`, `store_library_missing`, `store_unavailable`
@@ -70,6 +72,7 @@ export async function openStore(
   onWrite: WriteListener = () => {},
   sealKeyFile: string | null = null,
   share: (kv: KvStore) => Shared | null = () => null,
+  history: HistoryBounds = DEFAULT_BOUNDS,
 ): Promise<Store> {
   const folder = join(dataDir, 'store');
   await makeDataFolder(dataDir, onFinding);
@@ -80,7 +83,7 @@ export async function openStore(
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
     const timed = timedWrites(kv, onWrite);
     shared = share(timed);
-    return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared);
+    return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared, history);
   } catch (error) {
     await shared?.store.close();
     await kv.close();
@@ -98,14 +101,17 @@ export async function assembleStore(
   seal: Seal,
   onFinding: FindingListener,
   shared: Shared | null,
+  history: HistoryBounds = DEFAULT_BOUNDS,
 ): Promise<Store> {
+  const policies = await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null, history);
+  if (shared === null) policies.sweep.start();
   const store = shared?.store ?? null;
   // Without a common sealing key, store the intercept CA on this node only: the other nodes could not decrypt
   // its key.
   const sharedCa = shared?.seals === true ? shared.store : null;
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
-    policies: await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null),
+    policies,
     settings: createSettingsStore(store ?? kv, store, onFinding),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store, onFinding }),
     kubernetesObjects: createKubernetesObjectsStore(kv),
@@ -113,6 +119,7 @@ export async function assembleStore(
     tokens: createTokenStore(kv, onFinding),
     sharedTokens: store === null ? null : await SharedTokens.load(store),
     close: async () => {
+      await policies.sweep.stop();
       await store?.close();
       await kv.close();
     },

@@ -35,7 +35,12 @@ const defaults = {
     maxConnectionsPerSource: 500,
   },
   dataplane: null,
-  policy: { fallback: 'deny', activationTimeoutMs: 5000, file: null },
+  policy: {
+    fallback: 'deny',
+    activationTimeoutMs: 5000,
+    file: null,
+    history: { revisions: 1_000, bytes: 2 ** 30 },
+  },
   dns: null,
   findings: { retentionMs: 2_592_000_000, maxEntries: 100_000, file: null, webhook: null },
   wiretap: { replayMs: 30_000 },
@@ -112,7 +117,7 @@ dataplane:
   grant_capacity: 2048
   mark_mask: 0x3
   pin_path: /bpf
-policy: { fallback: allow, activation_timeout: 500ms, file: ${pem} }
+policy: { fallback: allow, activation_timeout: 500ms, file: ${pem}, history: { revisions: 20, bytes: 3MiB } }
 dns:
   listen: ["10.1.0.1:53", "10.1.0.2:53"]
   upstreams: ["192.0.2.53:53"]
@@ -168,7 +173,12 @@ cluster:
         markMask: 3,
         pinPath: '/bpf',
       },
-      policy: { fallback: 'allow', activationTimeoutMs: 500, file: pem },
+      policy: {
+        fallback: 'allow',
+        activationTimeoutMs: 500,
+        file: pem,
+        history: { revisions: 20, bytes: 3 * 2 ** 20 },
+      },
       dns: {
         listen: [
           { host: '10.1.0.1', port: 53 },
@@ -626,6 +636,21 @@ dns: { listen: ["10.1.0.1:53"], upstreams: ["192.0.2.53:53"], min_grant: 2h, max
     ['5d', false],
   ])('a configuration file with the text "%s" as policy.activation_timeout is valid: %s', (value, taken) => {
     expect(problemsOf(`version: 1\npolicy: { activation_timeout: "${value}" }`).length).toBe(taken ? 0 : 1);
+  });
+
+  it.each([
+    ['1MiB', true],
+    ['1TiB', true],
+    ['1024GiB', true],
+    ['1024KiB', true],
+    ['1023KiB', false],
+    ['2TiB', false],
+    ['1GB', false],
+    ['1073741824', false],
+    ['1.5GiB', false],
+    [' 1GiB', false],
+  ])('a configuration file with the text "%s" as policy.history.bytes is valid: %s', (value, taken) => {
+    expect(problemsOf(`version: 1\npolicy: { history: { bytes: "${value}" } }`).length).toBe(taken ? 0 : 1);
   });
 
   it('the configuration file examples/weir.yaml is valid', () => {

@@ -40,7 +40,7 @@ const BASE: Tree = {
     max_connections_per_source: 10,
   },
   dataplane: { interfaces: ['lan0'], timeouts: {} },
-  policy: {},
+  policy: { history: {} },
   dns: { listen: ['127.0.0.1:53'], upstreams: ['192.0.2.1:53'] },
   findings: {
     file: { path: '/findings' },
@@ -88,6 +88,8 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'dataplane.pin_path': '/sys/fs/bpf/other',
   'policy.fallback': 'allow',
   'policy.activation_timeout': '7s',
+  'policy.history.revisions': 20,
+  'policy.history.bytes': '2GiB',
   'policy.file': '/policy.yaml',
   'dns.listen': ['127.0.0.2:53'],
   'dns.upstreams': ['192.0.2.2:53', '192.0.2.1:53'],

@@ -45,6 +45,7 @@ const SAMPLES: Readonly<Record<string, readonly [key: string, value: unknown]>> 
   'store policy': ['policy/p', ROW],
   'store history': ['history/p/000000000002', ROW],
   'store parts': [`parts/${HASH}`, [{ sha256: HASH, bytes: 5 }]],
+  'store sweptLists': ['history-sweep/s', [HASH]],
   'store integration': [
     'integration/k',
     {

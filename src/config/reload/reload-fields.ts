@@ -45,6 +45,8 @@ export const RELOADED_BY = {
   'policy.fallback': 'restart',
   'policy.activation_timeout': 'restart',
   'policy.file': 'policy_file',
+  'policy.history.revisions': 'restart',
+  'policy.history.bytes': 'restart',
   'dns.listen': 'dns',
   'dns.upstreams': 'dns',
   // This value is a constant of the loaded BPF programs.

@@ -3,6 +3,7 @@ import { hostname } from 'node:os';
 import { z } from 'zod';
 import {
   absolutePath,
+  byteSize,
   duration,
   flag,
   fraction,
@@ -216,9 +217,24 @@ const policy = z
         description: 'YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.',
         form: 'path or `null`',
       }),
+    history: z
+      .strictObject({
+        revisions: whole(
+          10,
+          1_000_000,
+          'Number of revisions of a policy that are kept. The last ten of each policy, the active ones and the former policy of a pending change stay always. In a cluster, the setting of the leader counts.',
+        ).prefault(1_000),
+        bytes: byteSize(
+          '1MiB',
+          '1TiB',
+          'Size of what the kept revisions of all policies have added to the store, compressed. Beyond it, the oldest revisions are removed. In a cluster, the setting of the leader counts.',
+        ).prefault('1GiB'),
+      })
+      .prefault({})
+      .meta({ description: 'The revisions of policies that the node keeps.' }),
   })
   .prefault({})
-  .meta({ description: 'How policies are activated.' });
+  .meta({ description: 'How policies are activated, and how many revisions are kept.' });
 
 const isIpv4 = ({ host }: { readonly host: string }): boolean => isIP(host) === 4;
 const NOT_IPV4 = 'must be an IPv4 address';

@@ -26,6 +26,8 @@ import type {
 } from '#store/store-types.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { CommitWriter } from './commit-writer.js';
+import { DEFAULT_BOUNDS, type HistoryBounds } from './history-bounds.js';
+import { HistorySweep } from './history-sweep.js';
 import type { LastGoodFile } from './last-good.js';
 import { LastGoodCopy } from './last-good-copy.js';
 import { loadPolicies, NO_POLICIES } from './load-policies.js';
@@ -56,15 +58,17 @@ export type SharedCommits = Pick<SharedStore, 'applied'> & {
 
 /**
  * Loads the policies, see `loadPolicies`. If the active policy stays damaged, `active` throws
- * `store_damaged`. With `shared`, commits go to the cluster, and `kv` is the replica of this node.
+ * `store_damaged`. With `shared`, commits go to the cluster, and `kv` is the replica of this node. `bounds`
+ * are those of the history of a single node.
  */
 export async function loadPolicyStore(
   kv: KvStore,
   lastGood: LastGoodFile,
   onFinding: FindingListener,
   shared: SharedCommits | null = null,
-): Promise<PolicyStore> {
-  const store = new KvPolicyStore(kv, lastGood, onFinding, shared);
+  bounds: HistoryBounds = DEFAULT_BOUNDS,
+): Promise<PolicyStore & { readonly sweep: HistorySweep }> {
+  const store = new KvPolicyStore(kv, lastGood, onFinding, shared, bounds);
   await store.load(lastGood, onFinding);
   return store;
 }
@@ -87,8 +91,18 @@ class KvPolicyStore implements PolicyStore {
   /** The id of the pending change that this node reverted by itself, without a change of the store. */
   #revertedHere: string | null = null;
 
-  constructor(kv: KvStore, lastGood: LastGoodFile, onFinding: FindingListener, shared: SharedCommits | null) {
+  /** The sweep of the history. In a cluster, the history follows that of etcd instead. */
+  readonly sweep: HistorySweep;
+
+  constructor(
+    kv: KvStore,
+    lastGood: LastGoodFile,
+    onFinding: FindingListener,
+    shared: SharedCommits | null,
+    bounds: HistoryBounds,
+  ) {
     this.#kv = kv;
+    this.sweep = new HistorySweep(kv, this.#runExclusive, () => this.#state, bounds);
     this.#commits = new CommitWriter(kv, this.#runExclusive, (operations) => this.#follow(operations));
     this.#shared = shared;
     this.#bodies = new Bodies(kv);
@@ -189,6 +203,7 @@ class KvPolicyStore implements PolicyStore {
       };
       if (this.#shared !== null) await this.#shared.settle(plan, end);
       else {
+        this.sweep.willCommit(plan.operations);
         await this.#commits.write(plan);
         this.#follow(plan.operations);
       }
@@ -232,17 +247,18 @@ class KvPolicyStore implements PolicyStore {
 
   async revision(id: string, revision: number): Promise<StoredRevision | null> {
     const { head, rows } = this.#state;
-    const row = await this.#revisionRow(id, revision);
-    if (row === null) return null;
     const active = head.active === id && rows.get(id)?.revision === revision;
-    return { record: revisionOf(row, active), body: await this.#bodyOfRow(row) };
+    return this.#ofRevision(id, revision, async (row) => ({
+      record: revisionOf(row, active),
+      body: await this.#bodyOfRow(row),
+    }));
   }
 
   async slice(id: string, revision: number, from: number, to: number): Promise<Uint8Array | null> {
-    const row = await this.#revisionRow(id, revision);
-    if (row === null) return null;
-    const restored = this.#restored.get(row.body_sha256);
-    return restored?.subarray(from, to) ?? this.#bodies.slice(row.body_sha256, from, to);
+    return this.#ofRevision(id, revision, async ({ body_sha256: sha256 }) => {
+      const restored = this.#restored.get(sha256);
+      return restored?.subarray(from, to) ?? this.#bodies.slice(sha256, from, to);
+    });
   }
 
   async generation(): Promise<number> {
@@ -275,6 +291,7 @@ class KvPolicyStore implements PolicyStore {
     // `#follow` writes the last-good copy later. The response need not wait for it, because etcd also stores
     // the policy.
     if (this.#shared !== null) return this.#shared.commit(plan);
+    this.sweep.willCommit(plan.operations);
     await this.#commits.write(plan);
     this.#adopt(plan.operations);
     if (this.#copy.isOld) await this.#copy.write(this.#state);
@@ -348,11 +365,27 @@ class KvPolicyStore implements PolicyStore {
 
   /** Returns the write of the text of an earlier revision. Throws `revision_conflict` if it is not stored. */
   async #bodyAgain(id: string, revision: number): Promise<WholeBodyWrite> {
+    const written = await this.#ofRevision(id, revision, async ({ body_sha256: sha256 }) => {
+      const restored = this.#restored.get(sha256);
+      return restored === undefined ? this.#bodies.again(sha256) : this.#bodies.whole(restored);
+    });
+    if (written !== null) return written;
+    throw new StoreError('revision_conflict', `write revision ${revision} of policy ${id} again: it does not exist`);
+  }
+
+  /**
+   * Reads the text of a revision. Returns null if the revision does not exist, or if the sweep of the history
+   * removes it during the read.
+   */
+  async #ofRevision<T>(id: string, revision: number, read: (row: PolicyRow) => Promise<T>): Promise<T | null> {
     const row = await this.#revisionRow(id, revision);
-    if (row === null)
-      throw new StoreError('revision_conflict', `write revision ${revision} of policy ${id} again: it does not exist`);
-    const restored = this.#restored.get(row.body_sha256);
-    return restored === undefined ? this.#bodies.again(row.body_sha256) : this.#bodies.whole(restored);
+    if (row === null) return null;
+    try {
+      return await read(row);
+    } catch (failure) {
+      if ((await this.#revisionRow(id, revision)) === null) return null;
+      throw failure;
+    }
   }
 
   async #stored(row: PolicyRow, active: boolean): Promise<StoredPolicy> {

@@ -107,6 +107,8 @@ export const RECORDS = {
     ({ id: policy, revision }) => `${policy}/${String(revision).padStart(12, '0')}`,
   ),
   parts: new RecordKind<readonly Part[]>('parts/', z.array(z.object({ sha256, bytes: count }))),
+  /** The lists of parts of removed revisions, whose parts the next sweep of the history removes. */
+  sweptLists: new RecordKind<readonly string[]>('history-sweep/', z.array(sha256)),
   integration: new RecordKind<IntegrationRecord | SealedIntegration>(
     'integration/',
     z.union([

@@ -1,0 +1,65 @@
+/** How many revisions of policies are kept (`policy.history`). */
+export type HistoryBounds = {
+  /** The largest number of revisions of one policy. */
+  readonly revisions: number;
+  /** The largest sum of the bytes that the revisions of all policies have added to the store. */
+  readonly bytes: number;
+};
+
+export const DEFAULT_BOUNDS: HistoryBounds = { revisions: 1_000, bytes: 2 ** 30 };
+
+/** The number of newest revisions of each policy that are always kept. */
+export const ALWAYS_KEPT = 10;
+
+/** A revision in the history. `at`: the time of its write; null if its record cannot be read. */
+export type ListedRevision = {
+  readonly key: string;
+  readonly policy: string;
+  readonly revision: number;
+  readonly at: string | null;
+  /** The bytes that the write has added to the store; 0 if an older build wrote the revision. */
+  readonly bytes: number;
+};
+
+/**
+ * Returns the keys of the revisions beyond the bounds: the oldest ones of each policy, then the oldest ones
+ * of all policies. The newest `ALWAYS_KEPT` of each policy, and those in `needed`, are never among them.
+ */
+export function beyondBounds(
+  revisions: readonly ListedRevision[],
+  needed: ReadonlySet<string>,
+  { revisions: most, bytes: mostBytes }: HistoryBounds,
+): ReadonlySet<string> {
+  const byPolicy = new Map<string, ListedRevision[]>();
+  for (const listed of revisions) {
+    const own = byPolicy.get(listed.policy);
+    if (own === undefined) byPolicy.set(listed.policy, [listed]);
+    else own.push(listed);
+  }
+  const beyond = new Set<string>();
+  const removable: { readonly key: string; readonly at: string; readonly bytes: number }[] = [];
+  let bytes = 0;
+  for (const own of byPolicy.values()) {
+    own.sort((one, other) => one.revision - other.revision);
+    // A clock can go back. The revisions of a policy must be removed in their order nevertheless.
+    let latest = '';
+    for (const [index, { key, at, bytes: added }] of own.entries()) {
+      if (at !== null && at > latest) latest = at;
+      const isRemovable = index < own.length - ALWAYS_KEPT && !needed.has(key);
+      if (isRemovable && index < own.length - most) {
+        beyond.add(key);
+        continue;
+      }
+      bytes += added;
+      if (isRemovable && at !== null) removable.push({ key, at: latest, bytes: added });
+    }
+  }
+  // The sort is stable, so that revisions with equal times stay in their order.
+  removable.sort((one, other) => (one.at < other.at ? -1 : Number(one.at > other.at)));
+  for (const { key, bytes: added } of removable) {
+    if (bytes <= mostBytes) break;
+    beyond.add(key);
+    bytes -= added;
+  }
+  return beyond;
+}
