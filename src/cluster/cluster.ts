@@ -36,6 +36,7 @@ import { type Rehearsal, Rehearsals } from '#cluster/writes/rehearsals.js';
 import { WriteLock } from '#cluster/writes/write-lock.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { Bodies, isBodyValue } from '#store/policies/bodies.js';
+import type { HistoryBounds } from '#store/policies/history-bounds.js';
 import { encodeJson } from '#store/records/json-value.js';
 import type { Seal } from '#store/settings/seal.js';
 import { changesOf } from '#store/shared-changes.js';
@@ -73,6 +74,8 @@ export type ClusterOptions = {
   readonly local: readonly string[];
   /** Encrypts the tokens of Kubernetes integrations; null without `cluster.seal_key_file`. */
   readonly seal: Seal | null;
+  /** The bounds of the history while this node leads. */
+  readonly history?: HistoryBounds;
 };
 
 /**
@@ -144,11 +147,12 @@ export class Cluster {
   readonly #joins = new JoinTokens();
   #identityRead: Promise<string> | undefined;
   readonly #access: ClusterOptions['access'];
+  readonly #history: HistoryBounds | undefined;
   readonly #contradiction = new BehaviorSubject<ContradictionCode | null>(null);
   #members: readonly ClusterMember[] | null = null;
   readonly #enforced = new Subject<number>();
 
-  constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal }: ClusterOptions) {
+  constructor(disk: KvStore, { etcd, prefix, self, identity, access, local, seal, history }: ClusterOptions) {
     const kv = new ReplicaStore(disk);
     const client = new EtcdClient({ ...etcd, endpoints: rotated(etcd.endpoints, self.id) });
     const keys = new ClusterKeys(prefix, local);
@@ -177,6 +181,7 @@ export class Cluster {
     this.#self = self.id;
     this.#address = self.address;
     this.#access = access;
+    this.#history = history;
     this.certificate = certificate;
     const peerClient = new PeerClient(() => certificate.present);
     certificate.identity.subscribe(() => peerClient.renew());
@@ -320,7 +325,7 @@ export class Cluster {
     const { fence } = this.#election;
     if (fence === null) return;
     try {
-      await collect(this.#client, this.#keys, fence);
+      await collect(this.#client, this.#keys, fence, this.#history);
     } catch (failure) {
       if (!(failure instanceof EtcdError)) throw failure;
     }

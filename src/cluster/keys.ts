@@ -29,6 +29,7 @@ export type LockKey = { readonly id: string; readonly node: string };
  *     PREFIX/shared/{meta, head, policy/ID, setting/…, integration/…, cluster-token/ID, token-key/KID}
  *     PREFIX/shared/{cluster-node/NODE, removed-node/IDENTITY} PREFIX/shared/{turn/ID, leader} on the lease
  *     of a node; turn: the write lock PREFIX/shared/change/ID on a lease with the time of a pending change
+ *     PREFIX/shared/history-swept: written whenever old revisions are removed
  *     PREFIX/{part/HASH, parts/HASH, history/ID/REVISION} PREFIX/commit/SEQUENCE the id of each commit
  *     PREFIX/{member/NODE, vote/WRITER/ENTRY/NODE, rollout/CHANGE/NODE} on the lease of a node
  */
@@ -98,6 +99,10 @@ export class ClusterKeys {
   /** Returns the range of all votes on the proposals of a node. */
   votesFor(writer: string): KeyRange {
     return under(this.#of(`${CLUSTER_RECORDS.vote.prefix}${writer}/`));
+  }
+  /** The key that the leader writes when it removes old revisions, so that the nodes remove them too. */
+  get historySwept(): string {
+    return this.#of('shared/history-swept');
   }
   get history(): KeyRange {
     return under(this.#of(RECORDS.history.prefix));

@@ -81,14 +81,16 @@ export async function clusterOpener(
   const { Cluster } = await import('#cluster/cluster.js');
   const { OwnIdentity } = await import('./own-identity.js');
   const { tls } = configured.peer;
+  const { history } = config.policy;
   if (tls !== null) {
     const failed = (reason: string): void =>
       log.error(`the certificate of cluster.peer.tls could not be renewed: ${reason}`);
-    return (kv) => new Cluster(kv, clusterOptions(node.id, configured, version, fileIdentity(tls, failed)));
+    return (kv) =>
+      new Cluster(kv, { ...clusterOptions(node.id, configured, version, fileIdentity(tls, failed)), history });
   }
   return (kv) => {
     const own = new OwnIdentity(node.id, join(node.dataDir, 'peer-identity.pem'));
-    const cluster = new Cluster(kv, clusterOptions(node.id, configured, version, own.next));
+    const cluster = new Cluster(kv, { ...clusterOptions(node.id, configured, version, own.next), history });
     cluster.certificate.identity.subscribe((identity) => {
       own
         .keep(identity)

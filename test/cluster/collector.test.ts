@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { firstValueFrom } from 'rxjs';
 import { expect, test } from 'vitest';
-import { Cluster } from '#cluster/cluster.js';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { under } from '#cluster/etcd/etcd-types.js';
 import { ClusterKeys } from '#cluster/keys.js';
@@ -9,13 +8,11 @@ import { fetchBodies } from '#cluster/parts.js';
 import { collect } from '#cluster/writes/collector.js';
 import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyRow } from '#store/policies/policy-row.js';
-import { loadPolicyStore } from '#store/policies/policy-store.js';
-import type { PolicyStore } from '#store/store-types.js';
 import { eventually } from '#test/eventually.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
-import { noCopy, storedPolicy } from '#test/store/stored-policy.js';
-import { NO_PEERS } from './etcd-cluster.js';
+import { storedPolicy } from '#test/store/stored-policy.js';
 import { etcdOfFile } from './etcd-of-file.js';
+import { type MemoryNode, memoryNodes } from './memory-nodes.js';
 
 const SOON = { withinMs: 5_000 };
 const keys = new ClusterKeys('/weir');
@@ -24,44 +21,15 @@ const started = etcdOfFile('parts', 1);
 const { stops } = started;
 let client: EtcdClient;
 
-type Node = { readonly cluster: Cluster; readonly policies: PolicyStore };
-
-/** Starts the cluster part of a node, with a store in memory. */
-async function nodeOf(id: string): Promise<Node> {
-  const kv = createMemoryStore();
-  const cluster = new Cluster(kv, {
-    etcd: started.etcd.options,
-    prefix: '/weir',
-    ...NO_PEERS,
-    self: { id, address: '127.0.0.1:1', version: '1.0.0' },
-    local: [],
-    seal: null,
-  });
-  const policies = await loadPolicyStore(kv, noCopy, () => {}, cluster.commits);
-  stops.push(() => cluster.store.close());
-  return { cluster, policies };
-}
+const { nodeOf, takesPart } = memoryNodes(started);
 
 const textOf = (stored: StoredPolicy | null): string => Buffer.from(stored?.body ?? []).toString();
-
-async function takesPart({ cluster }: Node): Promise<void> {
-  const joined = new Promise<void>((resolve, reject) => {
-    const joining = cluster
-      .join()
-      .subscribe({ next: ({ type }) => type === 'member.joined' && resolve(), error: reject });
-    stops.push(() => joining.unsubscribe());
-  });
-  const following = cluster.follow().subscribe({ error: () => {} });
-  stops.push(() => following.unsubscribe());
-  await joined;
-  await cluster.connectedWithin(5_000);
-}
 
 /**
  * Writes a policy while a node holds the write lock. Returns false if the node lost the lock before the
  * commit.
  */
-async function write({ cluster, policies }: Node, body: string): Promise<boolean> {
+async function write({ cluster, policies }: MemoryNode, body: string): Promise<boolean> {
   await cluster.takeWriteLock(AbortSignal.timeout(10_000));
   try {
     // If the read fails, check the lock as `policyActor` does: another node may have replaced the body.

@@ -22,6 +22,7 @@ import {
 import { append } from '#arrays/append.js';
 import { Contradiction } from '#cluster/contradiction.js';
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
+import { EtcdError } from '#cluster/etcd/etcd-error.js';
 import type { KeyChange, KeyValue, RangeResult, WatchBatch } from '#cluster/etcd/etcd-types.js';
 import type { ClusterKeys } from '#cluster/keys.js';
 import { fetchReadable } from '#cluster/parts.js';
@@ -220,9 +221,9 @@ export class Replica {
             map((batch) => () => this.#applyBatch(batch)),
           ),
           interval(REREAD_MS).pipe(map(() => () => this.#read().then((read) => this.#history.fetch(read)))),
-          timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#collect())),
+          timer(FIRST_COLLECTION_MS, COLLECTION_MS).pipe(map(() => () => this.#removeSwept())),
         ).pipe(
-          startWith(() => this.#history.fetch(revision)),
+          startWith(() => this.#history.fetch(revision).then(() => this.#removeSwept())),
           concatMap((step) => step()),
           map((): ReplicaEvent => ({ type: 'replica.applied', revision: this.revision })),
         );
@@ -345,6 +346,7 @@ export class Replica {
   }
 
   #setLive(live: Map<string, KeyValue>, entry: KeyValue): void {
+    if (entry.key === this.#keys.historySwept) return;
     live.set(entry.key, entry);
     const { leader, lockEntry } = CLUSTER_RECORDS;
     if (entry.key === this.#keys.leader) this.#unreadable.read(leader, entry, true);
@@ -398,8 +400,10 @@ export class Replica {
       else if (key === this.#keys.meta) this.#applyMeta(change.entry);
       else this.#setLive(live, change.entry);
     }
+    // The removal of a policy also changes its last revision, which this batch does not contain.
+    const isRemoval = data.some((change) => change.type === 'delete' && keyOf(change).startsWith(this.#policies));
     const before = this.#history.revision;
-    this.#history.revision = revisionOf(last);
+    if (!isRemoval) this.#history.revision = revisionOf(last);
     try {
       await this.#apply(data, revisionOf(last));
     } catch (failure) {
@@ -407,6 +411,25 @@ export class Replica {
       throw failure;
     }
     this.#live.next(live);
+    if (isRemoval) await this.#history.fetch(revisionOf(last));
+    if (newer.some((change) => keyOf(change) === this.#keys.historySwept)) await this.#removeSwept();
+  }
+
+  get #policies(): string {
+    return this.#keys.inEtcd(POLICY);
+  }
+
+  /**
+   * Removes the old revisions that the leader has removed, and their texts. Ignores a failure; the next call
+   * continues.
+   */
+  async #removeSwept(): Promise<void> {
+    try {
+      await this.#history.removeSwept();
+    } catch (failure) {
+      if (!(failure instanceof StoreError) && !(failure instanceof EtcdError)) throw failure;
+    }
+    await this.#collect();
   }
 
   #applyMeta(entry: KeyValue): void {

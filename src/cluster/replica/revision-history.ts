@@ -2,7 +2,11 @@ import { append } from '#arrays/append.js';
 import type { KeyValue } from '#cluster/etcd/etcd-types.js';
 import { chunks } from '#cluster/keys.js';
 import { fetchReadable } from '#cluster/parts.js';
-import { intactValues } from '#store/records/intact-values.js';
+import { sweptBodies } from '#cluster/writes/proposed-bodies.js';
+import { listKey, partKey } from '#store/policies/bodies.js';
+import { ALWAYS_KEPT, placeInHistory } from '#store/policies/history-bounds.js';
+import { intactEntries, intactValues } from '#store/records/intact-values.js';
+import { under } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import type { KvOperation } from '#store/store-types.js';
 import type { ReplicaStore } from './replica-store.js';
@@ -67,6 +71,40 @@ export class RevisionHistory {
     const kept = absent.filter(({ row }) => row === null || !missing.has(row.body_sha256)).map(({ put }) => put);
     if (kept.length > 0) await kv.keep([...bodies, ...kept, this.keptAt(revision)]);
     return true;
+  }
+
+  /**
+   * Removes the revisions that etcd does not contain any more, and notes the parts of their texts for
+   * `collectProposed`. Keeps the last revisions of each policy, and all revisions of a policy of which etcd
+   * contains none: the leader removes neither.
+   */
+  async removeSwept(): Promise<void> {
+    const { client, keys, kv } = this.ports;
+    const { entries } = await client.range(keys.history, { ...READ, keysOnly: true });
+    const names = new Set(entries.map(({ key }) => keys.nameOf(key)));
+    const policies = new Set([...names].map((name) => placeInHistory(name).policy));
+    /** The local revisions by policy, in their order: the keys, and the hashes of their lists of parts. */
+    const held = new Map<string, { readonly key: string; readonly list: string | undefined }[]>();
+    const note = (key: string, value: Uint8Array | null): void => {
+      const { policy } = placeInHistory(key);
+      if (!policies.has(policy)) return;
+      const row = value === null ? undefined : RECORDS.history.reading(key, value).value;
+      const own = held.get(policy) ?? [];
+      held.set(policy, own);
+      own.push({ key, list: row?.body_sha256 });
+    };
+    for await (const [key, value] of intactEntries(kv, under('history/'), (_, damaged) => note(damaged, null)))
+      note(key, value);
+    const gone = [...held.values()].flatMap((own) => own.slice(0, -ALWAYS_KEPT).filter(({ key }) => !names.has(key)));
+    for (const page of chunks(gone, KEYS_PER_READ)) {
+      const lists = page.flatMap(({ list }) => (list === undefined ? [] : [listKey(list)]));
+      const values = await intactValues(kv, lists);
+      const parts = values.flatMap((value) =>
+        value === null ? [] : (RECORDS.parts.reading('parts/', value).value ?? []).map(({ sha256 }) => partKey(sha256)),
+      );
+      const deletes = page.map(({ key }): KvOperation => ({ type: 'delete', key }));
+      await kv.batch([...deletes, ...sweptBodies([...new Set([...lists, ...parts])])], { sync: false });
+    }
   }
 
   /** Reads the old revisions again that this node could not read before. */

@@ -1,13 +1,22 @@
+import { randomUUID } from 'node:crypto';
 import { append } from '#arrays/append.js';
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { Condition, KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
 import { type ClusterKeys, chunks } from '#cluster/keys.js';
 import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
+import {
+  beyondBounds,
+  DEFAULT_BOUNDS,
+  type HistoryBounds,
+  type ListedRevision,
+  placeInHistory,
+} from '#store/policies/history-bounds.js';
+import { historyKey } from '#store/policies/policy-plan.js';
 import type { PolicyRow } from '#store/policies/policy-row.js';
+import { factsOf } from '#store/policies/revision-facts.js';
 import { RECORDS } from '#store/records/records.js';
 
-/** The number of revisions of a policy, and of commit ids, that etcd keeps. */
-const REVISIONS = 1_000;
+/** The number of commit ids that etcd keeps. */
 const COMMITS = 10_000;
 /** The number of keys that one transaction removes: etcd accepts at most 128 operations in a transaction. */
 const KEYS_PER_WRITE = 100;
@@ -23,25 +32,33 @@ const WRITE = { withinMs: 5_000 };
 export type Collection = { readonly removed: number; readonly isComplete: boolean };
 
 /**
- * Removes data that no policy needs from etcd: parts of policy texts and lists of these parts, old revisions,
- * and old commit ids. Only the leader collects. While a record cannot be read, nothing is removed, because a
- * newer build may have written the record and may need its text. Each transaction has two conditions:
- * `fence`, which proves that this node leads, and an unchanged head. A transaction that removes texts or
- * revisions also removes all entries of the write lock. So a writer that relies on an old part in etcd must
- * start again.
+ * Removes data that no policy needs from etcd: parts of policy texts and lists of these parts, the revisions
+ * beyond the bounds of the history, and old commit ids. Only the leader collects. While a record cannot be
+ * read, nothing is removed, because a newer build may have written the record and may need its text. Each
+ * transaction has two conditions: `fence`, which proves that this node leads, and an unchanged head. A
+ * transaction that removes texts or revisions also removes all entries of the write lock. So a writer that
+ * relies on an old part in etcd must start again. The key `historySwept` tells the nodes that revisions were
+ * removed.
  */
-export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Condition): Promise<Collection> {
+export async function collect(
+  client: EtcdClient,
+  keys: ClusterKeys,
+  fence: Condition,
+  bounds: HistoryBounds = DEFAULT_BOUNDS,
+): Promise<Collection> {
   const { entries } = await client.range(keys.shared, READ);
   const head = entries.find(({ key }) => keys.local(key) === 'head');
   if (head === undefined) return { removed: 0, isComplete: true };
   const when = [fence, { key: head.key, modRevision: head.modRevision }];
   const history = await client.range(keys.history, READ);
-  const old = oldRevisions(history.entries, keys);
-  const kept = history.entries.filter(({ key }) => !old.has(key));
-  const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
   const { value: state } = RECORDS.head.reading(RECORDS.head.prefix, head.value);
+  const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
+  const present = policies.map(({ key, value }) => RECORDS.policy.reading(keys.nameOf(key), value).value);
+  const needed = [...present, state?.pending?.before.row].filter((row) => row != null);
+  const old = oldRevisions(history.entries, { keys, needed, bounds });
+  const kept = history.entries.filter(({ key }) => !old.has(key));
   const rows = [
-    ...policies.map(({ key, value }) => RECORDS.policy.reading(keys.nameOf(key), value).value),
+    ...present,
     ...kept.map(({ key, value }) => RECORDS.history.reading(keys.nameOf(key), value).value),
   ].filter((row) => row !== undefined);
   if (state === undefined || rows.length < policies.length + kept.length) return { removed: 0, isComplete: true };
@@ -56,21 +73,31 @@ export async function collect(client: EtcdClient, keys: ClusterKeys, fence: Cond
   let removed = 0;
   for (const page of chunks(dead, KEYS_PER_WRITE)) {
     const deletes = page.map((key): Operation => ({ type: 'delete', key }));
-    const { succeeded } = await client.transact({ when, apply: [unlock, ...deletes] }, WRITE);
+    const isHistory = page.some((key) => old.has(key));
+    const told: Operation = { type: 'put', key: keys.historySwept, value: Buffer.from(randomUUID()) };
+    const apply = [unlock, ...deletes, ...(isHistory ? [told] : [])];
+    const { succeeded } = await client.transact({ when, apply }, WRITE);
     if (!succeeded) return { removed, isComplete: false };
     removed += page.length;
   }
   return { removed, isComplete: true };
 }
 
-/** Returns the keys of all but the newest revisions of each policy. */
-function oldRevisions(history: readonly KeyValue[], keys: ClusterKeys): ReadonlySet<string> {
-  const byPolicy = new Map<string, string[]>();
-  for (const { key } of history) {
-    const [, id = ''] = keys.nameOf(key).split('/');
-    byPolicy.set(id, [...(byPolicy.get(id) ?? []), key]);
-  }
-  return new Set([...byPolicy.values()].flatMap((revisions) => revisions.slice(0, -REVISIONS)));
+type Kept = {
+  readonly keys: ClusterKeys;
+  readonly needed: readonly PolicyRow[];
+  readonly bounds: HistoryBounds;
+};
+
+/** Returns the keys in etcd of the revisions beyond the bounds. `needed`: the rows whose revisions stay. */
+function oldRevisions(history: readonly KeyValue[], { keys, needed, bounds }: Kept): ReadonlySet<string> {
+  const listed = history.map(({ key, value }): ListedRevision => {
+    const name = keys.nameOf(key);
+    const { value: row } = RECORDS.history.reading(name, value);
+    const facts = row === undefined ? {} : factsOf(row);
+    return { ...placeInHistory(name), key, at: row?.updated_at ?? null, bytes: facts.bytes ?? 0 };
+  });
+  return beyondBounds(listed, new Set(needed.map(({ id, revision }) => keys.inEtcd(historyKey(id, revision)))), bounds);
 }
 
 /** Returns the keys of the parts and lists of parts in etcd that no policy in `rows` needs. */

@@ -1,7 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import { chunks } from '#cluster/keys.js';
 import { NODE_RECORDS } from '#cluster/records.js';
 import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
-import { intactEntries, intactRecords } from '#store/records/intact-values.js';
+import { intactEntries, intactRecord, intactRecords } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
 import type { KvOperation, KvPut, KvReads, KvStore } from '#store/store-types.js';
@@ -27,6 +28,14 @@ export function proposedBodies(lock: string, bodies: readonly KvOperation[]): re
       ];
 }
 
+/**
+ * Returns the operation that notes the keys of the text parts of removed revisions, which `collectProposed`
+ * then removes unless another revision needs them.
+ */
+export function sweptBodies(keys: readonly string[]): readonly KvOperation[] {
+  return keys.length === 0 ? [] : [putJson(`${PROPOSED}${randomUUID()}`, keys)];
+}
+
 /** A view of the local store that also contains `bodies`: parts of policy texts that are not stored. */
 export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
   const values = new Map(bodies.map(({ key, value }) => [key, value]));
@@ -39,7 +48,8 @@ export function withBodies(kv: KvReads, bodies: readonly KvPut[]): KvReads {
 }
 
 /**
- * Removes the policy texts of ended writes that no policy and no revision in the local store needs. `isLive`
+ * Removes the policy texts of ended writes and removed revisions that no policy and no revision in the local
+ * store needs. `isLive`
  * returns whether a lock entry exists. Must not run at the same time as a change of policies in the store.
  */
 export async function collectProposed(kv: KvStore, isLive: (lock: string) => boolean): Promise<void> {
@@ -59,7 +69,8 @@ export async function collectProposed(kv: KvStore, isLive: (lock: string) => boo
 }
 
 /**
- * Returns the keys of the text parts of all policies and revisions in the local store. Null if one of these
+ * Returns the keys of the text parts of all policies and revisions in the local store, and of the former
+ * policy of a pending change. Null if one of these
  * cannot be read, so that the parts that it needs are unknown.
  */
 async function neededBodies(kv: KvStore): Promise<ReadonlySet<string> | null> {
@@ -70,6 +81,9 @@ async function neededBodies(kv: KvStore): Promise<ReadonlySet<string> | null> {
   };
   for (const kind of [RECORDS.policy, RECORDS.history])
     for await (const [, row] of intactRecords(kv, kind, damaged)) lists.add(listKey(row.body_sha256));
+  const { prefix } = RECORDS.head;
+  const before = (await intactRecord(kv, RECORDS.head, prefix, damaged))?.pending?.before.row ?? null;
+  if (before !== null) lists.add(listKey(before.body_sha256));
   if (!isComplete) return null;
   const needed = new Set(lists);
   for (const page of chunks([...lists], LISTS_PER_READ))

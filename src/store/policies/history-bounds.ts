@@ -63,3 +63,9 @@ export function beyondBounds(
   }
   return beyond;
 }
+
+/** Returns the policy and the revision that a key of the history names. */
+export function placeInHistory(key: string): Pick<ListedRevision, 'policy' | 'revision'> {
+  const end = key.lastIndexOf('/');
+  return { policy: key.slice('history/'.length, end), revision: Number(key.slice(end + 1)) || 0 };
+}

@@ -5,7 +5,7 @@ import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { listKey, partKey } from './bodies.js';
-import { beyondBounds, type HistoryBounds, type ListedRevision } from './history-bounds.js';
+import { beyondBounds, type HistoryBounds, type ListedRevision, placeInHistory } from './history-bounds.js';
 import { historyKey } from './policy-plan.js';
 import type { PolicyRow, PolicyState } from './policy-row.js';
 import { factsOf } from './revision-facts.js';
@@ -124,7 +124,7 @@ export class HistorySweep {
     const unreadable: string[] = [];
     const unread = (key: string): void => {
       unreadable.push(key);
-      listed.push({ ...placeOf(key), key, at: null, bytes: 0 });
+      listed.push({ ...placeInHistory(key), key, at: null, bytes: 0 });
     };
     for await (const [key, value] of intactEntries(this.#kv, under('history/'), (_, damaged) => unread(damaged))) {
       const { value: row } = RECORDS.history.reading(key, value);
@@ -212,9 +212,3 @@ export class HistorySweep {
 }
 
 const deletion = (key: string): KvOperation => ({ type: 'delete', key });
-
-/** Returns the policy and the revision that a key of the history names. */
-function placeOf(key: string): Pick<ListedRevision, 'policy' | 'revision'> {
-  const end = key.lastIndexOf('/');
-  return { policy: key.slice('history/'.length, end), revision: Number(key.slice(end + 1)) || 0 };
-}
