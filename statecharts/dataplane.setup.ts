@@ -152,7 +152,10 @@ export const dataplaneSetup = setup({
       context.desired !== null && context.desired.generation < context.adopted,
     isFlipped: (_, { output }: { output: SwapOutput }) => output.kind === 'flipped',
     isLost: (_, { output }: { output: SwapOutput }) => output.kind === 'lost',
-    /** True if the compiled policy exceeds a limit, or if the kernel gave unexpected verdicts (the proof). */
+    /**
+     * True if the compiled policy exceeds a limit, if the kernel gave unexpected verdicts (the proof), or if
+     * an unconfirmed policy may not come in force any more.
+     */
     isRejected: (_, { output }: { output: SwapOutput }) => isRejection(output),
     isRejectedWhileEnforcing: ({ context }, { output }: { output: SwapOutput }) =>
       isRejection(output) && context.inForce !== null,
@@ -182,4 +185,5 @@ const refusalNotices = (refusing: readonly FlowRefusal[]): Troubles =>
   refusing.length === 0 ? {} : { [RUNNING]: refusing.map((reason) => `warning: ${REFUSALS[reason]}`).join('; ') };
 
 const isRejection = (output: SwapOutput): boolean =>
-  output.kind === 'refused' && ['capacity_exceeded', 'proof_failed'].includes(codeOf(output.failure) ?? '');
+  output.kind === 'refused' &&
+  ['capacity_exceeded', 'proof_failed', 'no_base', 'outdated'].includes(codeOf(output.failure) ?? '');

@@ -8,8 +8,6 @@ export type PendingChangeInput = {
 };
 export type PendingChangeContext = PendingChangeInput & {
   readonly change: PendingChange | null;
-  /** The time when this process first received the change, in milliseconds of a monotonic clock. */
-  readonly seenAt: number;
   /** Whether this node ends pending changes: true for the leader of a cluster, and for a single node. */
   readonly decides: boolean;
 };
@@ -19,7 +17,7 @@ type PendingChangeEvent =
   | { readonly type: 'node.cut_off' }
   | { readonly type: 'leader.changed'; readonly isLeader: boolean };
 /** The input of `decide` and `report`. */
-export type SeenChange = { readonly change: PendingChange; readonly seenAt: number };
+export type NotedChange = { readonly change: PendingChange };
 
 const pending = setup({
   types: {
@@ -33,14 +31,14 @@ const pending = setup({
     /** Sends `leader.changed` when this node becomes the leader of the cluster, or ceases to be it. */
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
     /** Waits until the time of the change has passed or its roll-out is decided, and then ends the change. */
-    decide: fromPromise<void, SeenChange>(notProvided('decide')),
+    decide: fromPromise<void, NotedChange>(notProvided('decide')),
     /** Reports the health of this node to the leader, and sends `node.cut_off` if etcd is away for long. */
-    report: fromCallback<EventObject, SeenChange>(notProvided('report')),
+    report: fromCallback<EventObject, NotedChange>(notProvided('report')),
   },
   actions: {
     /** Makes this node enforce the former policy. The other nodes are not affected. */
     revertHere: (_, _params: { change: PendingChange | null }) => {},
-    noteChange: assign((_, { change }: { change: PendingChange | null }) => ({ change, seenAt: performance.now() })),
+    noteChange: assign((_, { change }: { change: PendingChange | null }) => ({ change })),
     noteLeader: assign((_, { isLeader }: { isLeader: boolean }) => ({ decides: isLeader })),
     /**
      * Stops this actor with the error of a child, which can only be a bug. The node chart then starts the
@@ -68,9 +66,9 @@ const pending = setup({
 });
 const MARGIN_MS = 15_000;
 
-const seen = ({ context: { change, seenAt } }: { context: PendingChangeContext }): SeenChange => {
+const noted = ({ context: { change } }: { context: PendingChangeContext }): NotedChange => {
   if (change === null) throw new Error('no policy change is pending');
-  return { change, seenAt };
+  return { change };
 };
 
 const die = {
@@ -86,7 +84,7 @@ const die = {
 export const pendingChangeChart = pending.createMachine({
   id: 'pendingChange',
   type: 'parallel',
-  context: ({ input }) => ({ ...input, change: null, seenAt: 0, decides: !input.shared }),
+  context: ({ input }) => ({ ...input, change: null, decides: !input.shared }),
   invoke: { id: 'watchChange', src: 'watchChange', onError: { actions: die } },
   states: {
     here: {
@@ -103,7 +101,7 @@ export const pendingChangeChart = pending.createMachine({
         },
         unconfirmed: { after: { revertAfter: 'reverted_here' } },
         rolling_out: {
-          invoke: { id: 'report', src: 'report', input: seen, onError: { actions: die } },
+          invoke: { id: 'report', src: 'report', input: noted, onError: { actions: die } },
           on: { 'node.cut_off': 'reverted_here' },
         },
         reverted_here: { entry: { type: 'revertHere', params: ({ context: { change } }) => ({ change }) } },
@@ -118,7 +116,7 @@ export const pendingChangeChart = pending.createMachine({
       states: {
         waiting: { always: { guard: 'mustDecide', target: 'deciding' } },
         deciding: {
-          invoke: { id: 'decide', src: 'decide', input: seen, onDone: 'ended', onError: 'failed' },
+          invoke: { id: 'decide', src: 'decide', input: noted, onDone: 'ended', onError: 'failed' },
         },
         failed: { after: { retry: 'waiting' } },
         /** The change has ended in the store. Wait until this node receives this from the store. */

@@ -70,7 +70,7 @@ const swap = setup({
      * Rejects with the code `proof_failed` if a verdict differs.
      */
     prove: fromPromise<Proof, Desired>(notProvided('prove')),
-    flip: fromPromise<Flipped>(notProvided('flip')),
+    flip: fromPromise<Flipped, Desired>(notProvided('flip')),
     unstage: fromPromise<void>(notProvided('unstage')),
   },
   actions: {
@@ -231,6 +231,7 @@ export const swapChart = swap.createMachine({
       invoke: {
         id: 'flip',
         src: 'flip',
+        input: ({ context }) => context.target,
         onDone: { target: 'flipped', actions: { type: 'noteFlipped', params: ({ event }) => event.output } },
         onError: lost,
       },

@@ -2,9 +2,17 @@ import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import { Refused } from '#bus/refused.js';
-import { type Attachment, CapacityExceeded, type Datapath, ProofFailed } from '#contracts/datapath/datapath.js';
+import {
+  type Adoption,
+  type Attachment,
+  CapacityExceeded,
+  type Datapath,
+  type Flipped,
+  ProofFailed,
+} from '#contracts/datapath/datapath.js';
 import { matchesInterface } from '#contracts/datapath/datapath-options.js';
 import { renamedSentence } from '#contracts/datapath/renamed-interface.js';
+import { STORED, type Standing } from '#contracts/datapath/unconfirmed.js';
 import type { Program } from '#contracts/policy/program.js';
 import type { Proof, ProofSample } from '#contracts/policy/proof-types.js';
 import { refusal } from '#contracts/refusal.js';
@@ -26,6 +34,10 @@ export type DataplanePorts = {
   readonly openFailed?: ((failure: unknown) => void) | undefined;
   /** Called with each warning of a check of the interfaces that the previous check did not report. */
   readonly warned?: ((warning: string) => void) | undefined;
+  /** Called when the datapath was opened. It does not enforce another policy before this resolves. */
+  readonly adopted?: (adoption: Adoption) => Promise<void>;
+  /** Returns the standing of a policy that is put in force. */
+  readonly standing?: (generation: number) => Promise<Standing>;
   /**
    * Closes the DNS proxy and the service plane. The actor calls it before it closes the datapath, so that the
    * datapath thread can still count their last decisions as hits of the rules.
@@ -85,16 +97,18 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
     actors: {
       attach,
       interfaces: interfacesChart.provide({ actors: { attach, settings } }),
-      swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath, ports?.members) }),
+      swap: swapChart.provide({ actions: { publish }, actors: swapActors(datapath, ports) }),
       probe: fromPromise(() => datapath().probe()),
       open: fromPromise<Adopted>(async () => {
-        const { inForce } = await datapath()
+        const adoption = await datapath()
           .open()
           .catch((failure: unknown) => {
             ports?.openFailed?.(failure);
             throw failure;
           });
+        await ports?.adopted?.(adoption);
         await ports?.members?.datapathOpened();
+        const { inForce } = adoption;
         return { generation: inForce?.generation ?? 0, sinceMs: inForce?.sinceMs ?? null };
       }),
       watch: fromCallback<EventObject>(({ sendBack }) =>
@@ -110,30 +124,37 @@ export function dataplaneActor(bus: Bus<Message>, ports: DataplanePorts | null) 
   });
 }
 
-const swapActors = (datapath: () => Datapath, members: DataplanePorts['members']) => ({
-  stage: fromPromise<{ lines: number }, Desired>(({ input }) =>
-    datapath()
-      .stage(input.program, input.generation)
-      .catch((failure: unknown) => {
-        if (failure instanceof CapacityExceeded) members?.capacityExceeded();
-        throw capacityRefused(failure);
-      }),
-  ),
-  prove: fromPromise<Proof, Desired>(async ({ input }) => {
-    const sample = await sampleOf(input);
-    return datapath()
-      .prove(sample)
-      .catch((failure: unknown) => {
-        throw proofRefused(failure, input.program);
-      });
-  }),
-  flip: fromPromise(async () => {
-    const flipped = await datapath().flip();
-    members?.flipped(flipped.uncompiled);
-    return flipped;
-  }),
-  unstage: fromPromise(() => datapath().unstage()),
-});
+function swapActors(datapath: () => Datapath, ports: DataplanePorts | null) {
+  const { members, standing = async () => STORED } = ports ?? {};
+  let staged: Standing = STORED;
+  return {
+    stage: fromPromise<{ lines: number }, Desired>(async ({ input: { program, generation } }) => {
+      staged = await standing(generation);
+      return datapath()
+        .stage(program, generation, staged)
+        .catch((failure: unknown) => {
+          if (failure instanceof CapacityExceeded) members?.capacityExceeded();
+          throw capacityRefused(failure);
+        });
+    }),
+    prove: fromPromise<Proof, Desired>(async ({ input }) => {
+      const sample = await sampleOf(input);
+      return datapath()
+        .prove(sample)
+        .catch((failure: unknown) => {
+          throw proofRefused(failure, input.program);
+        });
+    }),
+    flip: fromPromise<Flipped, Desired>(async ({ input: { generation } }) => {
+      // The store has committed a write since it was staged. If the store has another policy meanwhile, that
+      // policy follows at once.
+      const flipped = await datapath().flip(await standing(generation).catch(() => staged));
+      members?.flipped(flipped.uncompiled);
+      return flipped;
+    }),
+    unstage: fromPromise(() => datapath().unstage()),
+  };
+}
 
 /**
  * Returns the configured names that match no attached interface. `missing`: names without `*`. `unmatched`:

@@ -1,12 +1,14 @@
-import { setTimeout as pause } from 'node:timers/promises';
+import { firstValueFrom, fromEvent, map, NEVER, race, switchMap, timer } from 'rxjs';
 import { type EventObject, fromCallback, fromPromise } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import { notConfirmed } from '#cluster/rollout/rollouts.js';
-import type { ChangeEnd } from '#contracts/policy/pending-change.js';
-import { pendingChangeChart, type SeenChange } from '#statecharts/pending-change.chart.js';
+import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
+import { WEIR } from '#policies/pending-changes.js';
+import { KERNEL_MARGIN_MS } from '#policies/standing.js';
+import { pendingChangeChart, type NotedChange } from '#statecharts/pending-change.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
 
 export type PendingChangePorts = {
@@ -15,20 +17,28 @@ export type PendingChangePorts = {
   /** The health of this node, on which a roll-out depends. */
   readonly health: Pick<CanaryHealth, 'observe'>;
   readonly now: () => Date;
+  /**
+   * Whether the node has a dataplane, so that the kernel reverts a change if this process does not in time.
+   */
+  readonly enforced: boolean;
+  /** Resolves when the deadline in the kernel is known, or after a limit; at once without a dataplane. */
+  readonly kernelSeen: () => Promise<void>;
 };
 type Decision = Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>;
 
-/** The author of changes that Weir itself makes. */
-const AUTHOR = 'weir';
-
-export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, health, now }: PendingChangePorts) {
-  const decision = async ({ change, seenAt }: SeenChange, signal: AbortSignal): Promise<Decision> => {
+export function pendingChangeActor(bus: Bus<Message>, ports: PendingChangePorts) {
+  const { policies, cluster, health, enforced, kernelSeen, now } = ports;
+  const decision = async ({ change }: NotedChange, signal: AbortSignal): Promise<Decision> => {
     if (cluster !== null) return cluster.rollouts.decide(change, signal);
     if (change.terms.kind === 'rollout')
       throw new Error('decide a pending change: it is a roll-out in stages, and this node has no cluster');
-    const withinMs = change.terms.within_ms;
-    await pause(Math.max(0, seenAt + withinMs - performance.now()), undefined, { signal });
-    return { outcome: 'revert', because: 'elapsed', reason: notConfirmed(withinMs) };
+    await kernelSeen();
+    const sinceMs = performance.now();
+    const atMs = await elapsed(policies, change, signal);
+    const isLate = enforced && sinceMs <= atMs && performance.now() - atMs >= KERNEL_MARGIN_MS;
+    const reason = notConfirmed(change.terms.within_ms);
+    const why = isLate ? '; the kernel reverted it, because the process did not do so in time' : '';
+    return { outcome: 'revert', because: 'elapsed', reason: `${reason}${why}` };
   };
   return pendingChangeChart.provide({
     actions: {
@@ -54,13 +64,18 @@ export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, healt
         );
         return () => watching?.unsubscribe();
       }),
-      decide: fromPromise<void, SeenChange>(async ({ input, signal }) => {
+      decide: fromPromise<void, NotedChange>(async ({ input, signal }) => {
         const decided = await decision(input, signal);
-        await policies.settle({ ...decided, change: input.change.id, at: now().toISOString(), by: AUTHOR });
+        const end = { ...decided, change: input.change.id, at: now().toISOString(), by: WEIR };
+        await policies.settle(end).catch((failure: unknown) => {
+          // The kernel of a single node reverts the change even if the store refuses to end it.
+          if (cluster === null) policies.revertHere(input.change.id);
+          throw failure;
+        });
         const { generation } = input.change;
         bus.publish({ type: 'policy.change_ended', generation, outcome: decided.outcome, reason: decided.reason });
       }),
-      report: fromCallback<EventObject, SeenChange>(({ input: { change }, sendBack }) => {
+      report: fromCallback<EventObject, NotedChange>(({ input: { change }, sendBack }) => {
         const isFirst = change.terms.kind === 'rollout' && change.terms.nodes.includes(cluster?.id ?? '');
         const reporting = isFirst
           ? cluster?.rollouts
@@ -71,4 +86,21 @@ export function pendingChangeActor(bus: Bus<Message>, { policies, cluster, healt
       }),
     },
   });
+}
+
+/** Waits until the deadline of a change on a single node. Resolves with it, in ms of `performance.now()`. */
+function elapsed(policies: PolicyStore, change: PendingChange, signal: AbortSignal): Promise<number> {
+  const passed = policies.deadline.pipe(
+    switchMap((deadline) => {
+      if (deadline?.change.id !== change.id) return NEVER;
+      const { atMs } = deadline;
+      return timer(Math.max(0, atMs - performance.now())).pipe(map(() => atMs));
+    }),
+  );
+  const aborted = fromEvent(signal, 'abort').pipe(
+    map((): never => {
+      throw new Error('wait for the deadline of a change: the change has ended');
+    }),
+  );
+  return firstValueFrom(race(passed, aborted));
 }

@@ -164,7 +164,10 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     actors: {
       write,
       follow,
-      restore: fromPromise(({ signal }) => compileActive(ports, signal)),
+      restore: fromPromise(async ({ signal }) => {
+        await ports.beforeRestore?.();
+        return compileActive(ports, signal);
+      }),
       takeWriteLock: fromPromise<void>(async ({ signal }) => {
         await configuredBy('cluster', cluster)
           .takeWriteLock(signal)

@@ -35,6 +35,7 @@ import { ACTIVE_BUDGET_MS, DRAFT_BUDGET_MS, explainLane, WAITING_PER_SUBJECT } f
 import { FairQueue, runOrRefuse } from '#policies/fair-queue.js';
 import { policyOperations } from '#policies/operations.js';
 import { pendingChangesOver } from '#policies/pending-changes.js';
+import { standingOf } from '#policies/standing.js';
 import { createPolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import { servicePlaneStateOver } from '#service-plane/operations.js';
@@ -62,6 +63,11 @@ const SETTING_TIMEOUT_MS = 10_000;
 /** The time limit of a reload in milliseconds, in addition to the activation timeout of a policy file. */
 const RELOAD_TIMEOUT_MS = 120_000;
 const FIRST_READ_TIMEOUT_MS = 2_000;
+/**
+ * The maximum time in milliseconds for which a start with a pending change waits until the datapath is open.
+ * The policy in the kernel decides whether the change is reverted before the stored policy is put in force.
+ */
+const ADOPTION_TIMEOUT_MS = 10_000;
 
 /** Creates the system, and starts the node actor with all its parts. */
 export function createSystem(ports: SystemPorts): System {
@@ -92,6 +98,10 @@ export function createSystem(ports: SystemPorts): System {
   let noteWithheld = (): void => {};
   const withheld = new Promise<void>((resolve) => {
     noteWithheld = resolve;
+  });
+  let noteAdoption = (): void => {};
+  const adopted = new Promise<void>((resolve) => {
+    noteAdoption = resolve;
   });
   let hasInterceptCa = false;
   const caSeen = servicePlane?.interceptCa.changed.subscribe((material) => {
@@ -131,10 +141,24 @@ export function createSystem(ports: SystemPorts): System {
       hasInterceptCa: () => hasInterceptCa,
       repeats: cluster !== null,
       onCompiled: (policy) => void warmStart(policy),
+      beforeRestore: async () => {
+        // The kernel may have reverted the pending change of an earlier process, or knows its deadline.
+        if (dataplane === null || cluster !== null || !(await changes.isPending())) return;
+        await Promise.race([adopted, pause(ADOPTION_TIMEOUT_MS, undefined, { ref: false })]);
+      },
+      generationInForce: () => generation,
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
     dataplane:
-      dataplane === null ? null : { ...dataplane, beforeClose: closePlanes, members: kubernetes?.distribution ?? null },
+      dataplane === null
+        ? null
+        : {
+            ...dataplane,
+            adopted: (adoption) => changes.adopted(adoption).finally(noteAdoption),
+            ...(cluster === null && { standing: (staged: number) => standingOf(store.policies, staged) }),
+            beforeClose: closePlanes,
+            members: kubernetes?.distribution ?? null,
+          },
     dns,
     servicePlane,
     cluster,
@@ -214,7 +238,15 @@ export function createSystem(ports: SystemPorts): System {
       if (performance.now() >= until) return false;
     return true;
   };
-  const changes = pendingChangesOver({ policies: store.policies, rollouts: cluster?.rollouts ?? null, reaches, now });
+  const changes = pendingChangesOver({
+    policies: store.policies,
+    rollouts: cluster?.rollouts ?? null,
+    reaches,
+    confirmed: async (reverts) => dataplane?.datapath.confirm(reverts),
+    reverted: ({ generation: reverted }, reason) =>
+      bus.publish({ type: 'policy.change_ended', generation: reverted, outcome: 'revert', reason }),
+    now,
+  });
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') {
       generation = message.generation;
@@ -226,10 +258,7 @@ export function createSystem(ports: SystemPorts): System {
       lastReload = { ...reload, at: now().toISOString(), detail: failure?.detail ?? null };
     }
     if (message.type === 'program.rejected' && cluster === null) void noteIfWithheld();
-    if (message.type === 'dataplane.adopted') {
-      adoptedGeneration = message.generation;
-      void changes.adopted(message.generation);
-    }
+    if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
   });
   const outdated = kubernetes?.distribution.outdated.subscribe(() => bus.publish({ type: 'membership.changed' }));
   routeMessages(bus, (recipient) => (recipient === 'node' ? node : partOf(recipient)));

@@ -1,9 +1,11 @@
 import { firstValueFrom } from 'rxjs';
 import type { NodeHealth } from '#cluster/rollout/rollout-health.js';
-import type { Rollouts } from '#cluster/rollout/rollouts.js';
+import { notConfirmed, type Rollouts } from '#cluster/rollout/rollouts.js';
+import type { Adoption } from '#contracts/datapath/datapath.js';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
+import { deadlineOf, revertsAs } from '#policies/standing.js';
 import { orRefusal } from '#store/or-refusal.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
@@ -36,10 +38,11 @@ export type PendingChanges = {
     readonly dryRun: boolean;
   }): Promise<Refusal | EndedChange>;
   /**
-   * Records the generation that the kernel enforced when the process started. If an earlier process reverted
-   * the pending change at this node alone, this process does the same.
+   * Must be called with what the kernel enforces, after the datapath was opened and before it enforces
+   * another policy. Reverts the pending change if the kernel has reverted it, or cannot revert it in time.
+   * Otherwise the deadline of the kernel is that of the change.
    */
-  adopted(generation: number): Promise<void>;
+  adopted(adoption: Pick<Adoption, 'inForce' | 'base'>): Promise<void>;
 };
 
 type Ports = {
@@ -48,14 +51,33 @@ type Ports = {
   readonly rollouts: Rollouts | null;
   /** Waits until this node enforces the policy of a generation. Returns false after `withinMs`. */
   readonly reaches: (generation: number, withinMs: number) => Promise<boolean>;
+  /** Makes the kernel keep the policy in force, whose revert would have this generation. */
+  readonly confirmed: (reverts: number) => Promise<void>;
+  /** Called after Weir itself has reverted a change. */
+  readonly reverted: (change: PendingChange, reason: string) => void;
   readonly now: () => Date;
 };
 
 const ENFORCE_MS = 10_000;
+/** The author of changes that Weir itself makes. */
+export const WEIR = 'weir';
 const NONE = refusal('not_found', 'no policy change is pending');
 
-export function pendingChangesOver({ policies, rollouts, reaches, now }: Ports): PendingChanges {
+export function pendingChangesOver(ports: Ports): PendingChanges {
+  const { policies, rollouts, reaches, confirmed, reverted, now } = ports;
   const present = () => firstValueFrom(policies.pending);
+  const revert = async (change: PendingChange, why: string): Promise<void> => {
+    const reason = change.terms.kind === 'confirm' ? `${notConfirmed(change.terms.within_ms)}; ${why}` : why;
+    const end = { change: change.id, outcome: 'revert', because: 'elapsed', at: now().toISOString() } as const;
+    try {
+      await policies.settle({ ...end, reason, by: WEIR });
+      reverted(change, reason);
+    } catch {
+      // The store refuses the write, for example because the disk is full. The pending-change actor tries
+      // again.
+      policies.revertHere(change.id);
+    }
+  };
   return {
     isPending: async () => (await present()) !== null,
     read: async () => {
@@ -78,15 +100,28 @@ export function pendingChangesOver({ policies, rollouts, reaches, now }: Ports):
         const said = comment === undefined ? {} : { comment };
         try {
           await policies.settle({ ...end, ...said, because: 'asked' });
+          // Without this, the kernel could revert the change while the policy is compiled for its new
+          // generation.
+          if (outcome === 'complete') await confirmed(revertsAs(change)).catch(() => {});
         } catch (failure) {
           if (!(failure instanceof StoreError) || failure.code !== 'revision_conflict') throw failure;
           return refusal('write_conflict', failure.message);
         }
         return { ...ended, isEnforced: await reaches(await policies.generation(), ENFORCE_MS) };
       }),
-    adopted: async (generation) => {
+    adopted: async ({ inForce, base }) => {
       const change = await present();
-      if (change !== null && generation === change.generation + 1) policies.revertHere(change.id);
+      if (change === null) return;
+      const hasReverted = inForce?.generation === revertsAs(change);
+      if (rollouts !== null) {
+        if (hasReverted) policies.revertHere(change.id);
+      } else if (hasReverted) await revert(change, 'the kernel reverted it, because no process did so in time');
+      else if (base?.generation === revertsAs(change)) policies.correctDeadline(change.id, deadlineOf(base));
+      else if (inForce?.generation !== change.before.generation)
+        await revert(
+          change,
+          'the kernel did not have the policy before it, for example after a restart of the machine',
+        );
     },
   };
 }

@@ -8,8 +8,11 @@ import type {
   StoredPolicy,
   StoredRevision,
 } from '#contracts/policy/policy-record.js';
+import type { ChangeDeadline } from '#store/policies/confirmation-time.js';
 import type { PolicyHead } from '#store/policies/policy-row.js';
 import type { RecordKind } from '#store/records/record-kind.js';
+
+export type { ChangeDeadline } from '#store/policies/confirmation-time.js';
 
 /**
  * A key-value store that orders its entries by the UTF-8 bytes of their keys. Its methods report each failure
@@ -101,12 +104,19 @@ export type PolicyStore = {
   readonly followed: Observable<number>;
   /** Emits the present pending change, or null, and then each new one. */
   readonly pending: Observable<PendingChange | null>;
+  /**
+   * On a single node: emits the pending change that must be confirmed with its deadline, or null, and then
+   * each new one. A deadline can be corrected. Emits null in a cluster.
+   */
+  readonly deadline: Observable<ChangeDeadline | null>;
+  /** Corrects the deadline of this pending change, in milliseconds of `performance.now()`. */
+  correctDeadline(change: string, atMs: number): void;
   /** The last pending change that was reverted; null after a later write has changed the policy in force. */
   readonly reverted: RevertedChange | null;
   /**
    * Ends a pending change: completes it, or makes the former policy active again with a new revision and a
-   * new generation. Throws `revision_conflict` if the change is not pending, or if the condition of the end
-   * is not met.
+   * new generation. Throws `revision_conflict` if the change is not pending, if the condition of the end is
+   * not met, or if the change shall be completed on a single node after its deadline.
    */
   settle(end: ChangeEnd): Promise<void>;
   /** Makes this node alone enforce the policy before a pending change, while the change is pending. */
@@ -115,7 +125,8 @@ export type PolicyStore = {
    * Writes a commit as one atomic batch and waits until the disk has stored it. Throws `generation_regressed`
    * if the generation is lower than the stored one. Throws `revision_conflict` if the revision is not newer
    * than the stored one, or if an edit refers to another revision than the stored one. Also throws
-   * `revision_conflict` if `activate` names no stored policy, or if there was another commit after `base`.
+   * `revision_conflict` if `activate` names no stored policy, if there was another commit after `base`, or if
+   * the commit would end a pending change of a single node after its deadline.
    */
   commit(change: PolicyChange): Promise<void>;
   /**

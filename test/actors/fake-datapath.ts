@@ -77,7 +77,7 @@ export function fakeDatapath(): FakeDatapath {
     open: async () => {
       fake.log.push('open');
       await fake.on.open?.();
-      return { adopted: fake.left !== null, inForce: fake.left };
+      return { adopted: fake.left !== null, base: null, inForce: fake.left };
     },
     attach: async () => {
       fake.log.push('attach');
@@ -107,6 +107,9 @@ export function fakeDatapath(): FakeDatapath {
       inForce = staged;
       epoch++;
       return { epoch, sinceMs: FLIPPED_AT, uncompiled: 0 };
+    },
+    confirm: async (generation) => {
+      fake.log.push(`confirm ${generation}`);
     },
     unstage: async () => {
       fake.log.push('unstage');

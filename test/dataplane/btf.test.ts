@@ -22,6 +22,7 @@ import {
   VITALS_OFFSETS,
 } from '#dataplane/abi/hit.js';
 import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js';
+import { REVERT_BYTES, REVERT_OFFSETS, REVERT_REQUEST_BYTES, REVERT_REQUEST_OFFSETS } from '#dataplane/abi/revert.js';
 import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/attach/interfaces/port-table.js';
@@ -188,6 +189,12 @@ test('the constants of the members equal the layouts of struct member_header, me
     { size: MEMBER_SET.words * 4, offsets: { indexes: MEMBER_SET.indexes * 4, digest: MEMBER_SET.digest * 4 } },
   ]);
   expect(MEMBER_PLACES).toBe(arrayLength('member_line', 'members'));
+});
+
+test('REVERT_OFFSETS and REVERT_REQUEST_OFFSETS equal the layouts of struct revert and struct revert_request in the BPF object', () => {
+  const [revert, request] = [struct('revert'), struct('revert_request')];
+  expect(revert).toMatchObject({ size: REVERT_BYTES, offsets: REVERT_OFFSETS });
+  expect(request).toEqual({ size: REVERT_REQUEST_BYTES, offsets: REVERT_REQUEST_OFFSETS });
 });
 
 test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', () => {

@@ -310,7 +310,7 @@ describe('a process that takes over pinned BPF maps', () => {
     const since = report().sinceMs;
     for (let count = 0; count < 4; count++) kernel.runPacket(dns);
     const before = kernel;
-    kernel = loadForTest({}, { maps: mapsOf(before.object, MAPS), word: 0 });
+    kernel = loadForTest({}, { maps: mapsOf(before.object, MAPS), word: 0, deadline: null });
     before.close();
     expect(kernel.trafficStatistics.hits(EVERYTHING)).toBeNull();
     kernel.runPacket(dns);
@@ -327,7 +327,7 @@ test('`Hits.find` returns the same hit counters without a hint, with those of a 
   try {
     const random = new Random(seedOf(70_067));
     let changed = generatePolicy(random, { groups: 20, rules: 12 });
-    let like = hits.fill(0, hits.find(compile(changed).ruleNames), undefined);
+    let like = hits.fill(0, hits.find(compile(changed).ruleNames), []);
     for (let step = 0; step < 200; step++) {
       changed = withChangedGroup(random, changed);
       const { ruleNames } = compile(changed);
@@ -335,7 +335,7 @@ test('`Hits.find` returns the same hit counters without a hint, with those of a 
       expect({ step, found: hits.find(ruleNames, like) }).toEqual({ step, found });
       const guess = Uint32Array.from(like, (entry) => (random.chance(0.5) ? entry : random.below(70_000)));
       expect({ step, found: hits.find(ruleNames, guess) }).toEqual({ step, found });
-      like = hits.fill(step & 1, found, undefined);
+      like = hits.fill(step % 2 === 0 ? 0 : 1, found, []);
       expect(like).not.toContain(0);
     }
   } finally {

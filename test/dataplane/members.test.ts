@@ -219,7 +219,7 @@ describe('members in the kernel', () => {
   test('Kubernetes members keep their rights after a restart of the process, until the first list or the next policy omits the members', () => {
     activate(list);
     kernel.members.replace(list);
-    const other = mapMembers(kernel.object);
+    const other = mapMembers(kernel.object, kernel.slots.count);
     const { members } = other;
     expect(members.count).toBe(2);
     expect(passes(https)).toBe(true);

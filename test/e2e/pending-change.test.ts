@@ -1,4 +1,7 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { run } from '#test/cli/cli-run.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { createRig, type NodeRig, policyOf } from './rig.js';
@@ -6,6 +9,8 @@ import { createRig, type NodeRig, policyOf } from './rig.js';
 const SECONDS = 5;
 /** A pending change that expires after `SECONDS` is reverted within this time, in ms. */
 const BACK_MS = 8_000;
+/** The kernel enforces the former policy this time after the deadline at the latest, in ms. */
+const PAST_MS = 1_000;
 
 let rig: NodeRig;
 beforeAll(async () => {
@@ -18,6 +23,18 @@ const cli = async (...words: readonly string[]) =>
   run(['policy', ...words, '--server', rig.node.url], { WEIR_TOKEN: await rig.node.token() });
 const change = (port: number, seconds: number) =>
   rig.node.request('PUT', `/api/v1/policy?confirm_within=${seconds}`, allow(port));
+const pending = async () => {
+  const { body } = await rig.node.request('GET', '/api/v1/policy/pending');
+  return (body as { pending: { generation: number } }).pending;
+};
+/** Returns the targets of the findings about changes that Weir reverted by itself, newest first. */
+const reverts = async () => {
+  const query = 'finding_type=config_change&limit=200';
+  const { body } = await rig.node.request('GET', `/api/v1/audit/findings/local?${query}`);
+  return (body as { items: { actor: string; target: string }[] }).items.flatMap(({ actor, target }) =>
+    actor === 'weir' ? [target] : [],
+  );
+};
 const open = async () => {
   const tried = await Promise.all([80, 81].map(async (port) => [port, await rig.tcp(port)] as const));
   return tried.filter(([, result]) => result.startsWith('open')).map(([port]) => port);
@@ -63,10 +80,114 @@ test('a confirmed policy stays in force, and a policy that an operator reverts i
   expect((await cli('revert')).err).toContain('no policy change is pending');
 });
 
-test('an unconfirmed policy is reverted in time although the node was killed and started again', async () => {
+test('an unconfirmed policy stays in force after the node was killed and started again, and its time does not begin again', async () => {
   await rig.put(allow(80));
-  await change(81, SECONDS);
+  const clock = new ProgressClock();
+  await change(81, 3 * SECONDS);
+  await pause(SECONDS * 1_000);
   await rig.node.restart();
+  await rig.node.ready();
   expect(await open()).toEqual([81]);
-  await opens(80);
+  await expect.poll(open, { interval: 100, timeout: 3 * BACK_MS }).toEqual([80]);
+  expect(clock.ms()).toBeLessThan(3 * SECONDS * 1_000 + PAST_MS);
+});
+
+describe('the kernel reverts an unconfirmed policy without the process', () => {
+  test('after kill -9; then the node starts with the former policy, and reports the revert once', async () => {
+    await rig.put(allow(80));
+    await change(81, SECONDS);
+    const { generation } = await pending();
+    const before = await reverts();
+    await rig.node.end('SIGKILL');
+    expect(await open()).toEqual([81]);
+    await pause(SECONDS * 1_000 + PAST_MS);
+    expect(await open()).toEqual([80]);
+
+    // A datagram each 5 ms to the port of the unconfirmed policy, while the node starts.
+    const probe = rig.topology.client.start(process.execPath, [
+      program('tour-traffic'),
+      ...['connect-udp', ADDRESSES.server, '81', '--every', '5', '--timeout', '1000'],
+    ]);
+    let answered = 0;
+    probe.stdout?.setEncoding('utf8').on('data', (text: string) => {
+      answered += text.split('\n').filter((line) => line.startsWith('pong')).length;
+    });
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(await open()).toEqual([80]);
+    probe.kill('SIGKILL');
+    expect(answered).toBe(0);
+
+    const stored = (await rig.node.request('GET', '/api/v1/policy')).body;
+    expect(stored).toMatchObject(allow(80) as object);
+    const reason = `it was not confirmed within ${SECONDS} s; the kernel reverted it, because no process did so in time`;
+    expect((await rig.node.request('GET', '/api/v1/policy/pending')).body).toMatchObject({
+      pending: null,
+      reverted: { generation, reason },
+    });
+    await expect.poll(reverts).toEqual([`generation ${generation}: ${reason}`, ...before]);
+    expect((await cli('pending')).out).toContain('the kernel reverted it');
+  });
+
+  test('while the process is stopped; then the process accepts no confirmation, and reports the revert once', async () => {
+    await rig.put(allow(80));
+    await change(81, SECONDS);
+    const { generation } = await pending();
+    const before = await reverts();
+    process.kill(rig.node.pid, 'SIGSTOP');
+    await pause(SECONDS * 1_000 + PAST_MS);
+    expect(await open()).toEqual([80]);
+    const confirmed = rig.node.request('POST', '/api/v1/policy/pending/confirm');
+    process.kill(rig.node.pid, 'SIGCONT');
+    expect([404, 409]).toContain((await confirmed).status);
+    await expect
+      .poll(reverts)
+      .toEqual([
+        expect.stringContaining(`generation ${generation}: it was not confirmed within ${SECONDS} s`),
+        ...before,
+      ]);
+    await pause(PAST_MS);
+    expect(await open()).toEqual([80]);
+    expect(await reverts()).toHaveLength(before.length + 1);
+    await rig.node.ready();
+  });
+
+  test('not if it was confirmed, or if a later write confirmed it, before kill -9', async () => {
+    await rig.put(allow(80));
+    await change(81, SECONDS);
+    expect(await cli('confirm')).toMatchObject({ code: 0 });
+    await rig.node.end('SIGKILL');
+    await pause(SECONDS * 1_000 + PAST_MS);
+    expect(await open()).toEqual([81]);
+    await rig.node.restart();
+    await rig.node.ready();
+    await change(80, SECONDS);
+    await rig.put(allow(80));
+    await rig.node.end('SIGKILL');
+    await pause(SECONDS * 1_000 + PAST_MS);
+    expect(await open()).toEqual([80]);
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(await open()).toEqual([80]);
+  });
+
+  test('also after dry runs and a second unconfirmed write, and then to the last confirmed policy', async () => {
+    await rig.put(allow(80));
+    await change(81, SECONDS);
+    for (const port of [80, 81]) {
+      const tried = await rig.node.request('PUT', '/api/v1/policy?dry_run=true', allow(port));
+      expect(tried.body).toMatchObject({ proof: { complete: true } });
+    }
+    expect(await open()).toEqual([81]);
+    const both = policyOf([{ match: { proto: 'tcp', dst_ports: [80, 81] } }]);
+    await rig.node.request('PUT', `/api/v1/policy?confirm_within=${SECONDS}`, both);
+    expect(await open()).toEqual([80, 81]);
+    await rig.node.end('SIGKILL');
+    await pause(SECONDS * 1_000 + PAST_MS);
+    expect(await open()).toEqual([80]);
+    await rig.node.restart();
+    await rig.node.ready();
+    expect(await open()).toEqual([80]);
+    expect((await rig.node.request('GET', '/api/v1/policy')).body).toMatchObject(allow(80) as object);
+  });
 });

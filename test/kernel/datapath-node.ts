@@ -1,5 +1,6 @@
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
+import type { Adoption } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Program } from '#contracts/policy/program.js';
 import { detach } from '#dataplane/thread/detach.js';
@@ -15,6 +16,7 @@ type Host = 'client' | 'server';
 export class DatapathNode {
   readonly #leave: () => void;
   #datapath: LocalDatapath | undefined;
+  #adoption: Adoption | undefined;
   #generation = 0;
 
   constructor(readonly topology: Topology) {
@@ -42,9 +44,15 @@ export class DatapathNode {
     return this.#datapath;
   }
 
+  /** The result of the last `open`. */
+  get adoption(): Adoption {
+    if (this.#adoption === undefined) throw new Error('there is no datapath');
+    return this.#adoption;
+  }
+
   open(more: Partial<DatapathOptions>): LocalDatapath {
     this.#datapath = new LocalDatapath(datapathOptions(this.topology.pinPath, more));
-    this.#datapath.open();
+    this.#adoption = this.#datapath.open();
     this.#datapath.attach();
     return this.#datapath;
   }

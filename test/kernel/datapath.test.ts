@@ -161,6 +161,7 @@ describe('the datapath of a node between client and server', () => {
 
     const second = new LocalDatapath(options());
     expect(second.open()).toEqual({
+      base: null,
       adopted: true,
       inForce: { generation: 7, imageSha256: imageSha256(allowAll), sinceMs },
     });
@@ -218,7 +219,7 @@ describe('the datapath of a node between client and server', () => {
       `lan0 is policed by the datapath of another node, pinned in ${topology.pinPath}: set dataplane.pin_path to that folder, or remove the datapath with weir dataplane detach --pin-path ${topology.pinPath}`,
     );
     detach(topology.pinPath);
-    expect(elsewhere.open()).toEqual({ adopted: false, inForce: null });
+    expect(elsewhere.open()).toEqual({ base: null, adopted: false, inForce: null });
     elsewhere.close();
     detach(`${topology.pinPath}-other`);
     start().attach();

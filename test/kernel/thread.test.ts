@@ -41,7 +41,7 @@ describe('the datapath thread', () => {
   test('the datapath thread runs the operations of the datapath that the main thread requests, and returns their results', async () => {
     datapath = openDatapath(options());
     expect(await datapath.probe()).toEqual([]);
-    expect(await datapath.open()).toEqual({ adopted: false, inForce: null });
+    expect(await datapath.open()).toEqual({ base: null, adopted: false, inForce: null });
     expect((await datapath.attach()).map((attachment) => attachment.interface).sort()).toEqual(['lan0', 'wan0']);
     expect(await datapath.stage(allowAll, 5)).toEqual({ lines: 3, capacityLines: 1_024 });
     const sample = sampleOf(defaultOnly('allow'));
@@ -65,6 +65,7 @@ describe('the datapath thread', () => {
     expect(await datapath.stats()).toEqual(expect.objectContaining({ generation: 5, activeFlows: 1 }));
     await datapath.close();
     expect(await datapath.open()).toEqual({
+      base: null,
       adopted: true,
       inForce: { generation: 5, imageSha256: imageSha256(allowAll), sinceMs },
     });
@@ -133,6 +134,7 @@ test('after the process was killed, the BPF programs still enforce the policy, p
   const datapath = openDatapath(options());
   try {
     expect(await datapath.open()).toEqual({
+      base: null,
       adopted: true,
       inForce: { generation: 3, imageSha256: expect.any(String), sinceMs: expect.any(Number) },
     });

@@ -11,6 +11,7 @@ import type { EventSource } from './event-source.js';
 import type { RenamedPolicing } from './renamed-interface.js';
 import type { SpliceOffload } from './splice-offload.js';
 import type { DestinationTranslation, Translation } from './translation.js';
+import type { KeptBase, Standing } from './unconfirmed.js';
 
 /**
  * The operations on the kernel that the dataplane actor calls. A worker thread of `src/dataplane` implements
@@ -44,10 +45,13 @@ export type Datapath = {
    */
   review(): Promise<Review>;
   /**
-   * Writes a compiled policy to the program slot that is not in force. If the policy is too large, throws
-   * `CapacityExceeded` before it writes a byte to the slot.
+   * Writes a compiled policy to an idle program slot. If the policy is too large, throws `CapacityExceeded`
+   * before it writes a byte to the slot. A slot with the base of an unconfirmed policy is not idle, unless
+   * the policy is stored and not unconfirmed: then the base is removed, or if it has this generation, comes
+   * in force at once. If the policy is unconfirmed and stored, rejects with the code `no_base` if its time
+   * has passed, or if no slot has its base. `standing`: a stored, confirmed policy by default.
    */
-  stage(program: Program, generation: number): Promise<Staged>;
+  stage(program: Program, generation: number, standing?: Standing): Promise<Staged>;
   /**
    * Makes the datapath classify the packets of a sample by the compiled policy that `stage` wrote. If a
    * verdict differs from the expected verdict, discards this policy and throws `ProofFailed`.
@@ -55,9 +59,15 @@ export type Datapath = {
   prove(sample: ProofSample): Promise<Proof>;
   /**
    * Puts the compiled policy that `stage` wrote in force by one store to the map `active`. Resolves after the
-   * store; the RCU grace period continues in the background.
+   * store; the RCU grace period continues in the background. If the policy is unconfirmed, the policy in
+   * force becomes its base, or an earlier base stays: the kernel reverts to it at the deadline.
    */
-  flip(): Promise<Flipped>;
+  flip(standing?: Standing): Promise<Flipped>;
+  /**
+   * Removes the base with this generation, because its unconfirmed policy was confirmed. Does nothing if
+   * there is no such base, or if the kernel has reverted to it.
+   */
+  confirm(generation: number): Promise<void>;
   /** Discards the compiled policy that `stage` wrote. */
   unstage(): Promise<void>;
   /**
@@ -171,6 +181,8 @@ export type Missing = { readonly what: string; readonly sentence: string };
 export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 
 export type Adoption = {
+  /** The base that the kernel keeps for the unconfirmed policy in force; null if there is none. */
+  readonly base: KeptBase | null;
   readonly adopted: boolean;
   /**
    * Generation, time and SHA-256 (hex) of the compiled policy in force. Null if the datapath of an earlier

@@ -1,4 +1,5 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath/datapath-numbers.js';
+import { epochOf } from './active-word.js';
 
 /**
  * Offsets in bytes in the memory of one flow. The memory begins with `struct flow` of `bpf/weir.h`, whose
@@ -137,7 +138,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
     word: u32(FLOW_OFFSETS.judgement),
-    epoch: (u32(FLOW_OFFSETS.judgement + 4) & ~RECLASSIFY) >>> 1,
+    epoch: epochOf(u32(FLOW_OFFSETS.judgement + 4)),
     hit: u32(FLOW_OFFSETS.hit),
     hitCheck: u32(FLOW_OFFSETS.hit_check),
     packets: [total('packets', 0), total('packets', 1)],

@@ -1,5 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import { type ProofMismatch, type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
+import { type Slot, wordOf } from '#dataplane/abi/active-word.js';
 import { PROOF_BATCH, PROOF_PACKET_BYTES, proofWord, writeProofPackets } from '#dataplane/abi/proof-packet.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/bpf/test-run.js';
@@ -24,7 +25,7 @@ export class Prover {
    * sample expects; null if all verdict words match. Calls `yieldToRequests` before each batch, so that the
    * caller can serve other requests.
    */
-  mismatch(sample: ProofSample, slot: 0 | 1, yieldToRequests?: () => void): ProofMismatch | null {
+  mismatch(sample: ProofSample, slot: Slot, yieldToRequests?: () => void): ProofMismatch | null {
     const request = new DataView(this.#request.buffer);
     const { words: cells } = this.#memory;
     const { expected } = sample;
@@ -32,7 +33,7 @@ export class Prover {
       yieldToRequests?.();
       const count = Math.min(PROOF_BATCH, expected.length - from);
       writeProofPackets(cells, sample, from, from + count);
-      request.setUint32(0, slot, true);
+      request.setUint32(0, wordOf(0, slot), true);
       request.setUint32(4, count, true);
       if (this.#run.run() !== 0)
         throw new Error(`classify ${count} packets to prove a policy program: the BPF program did not classify all`);

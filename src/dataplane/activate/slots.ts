@@ -7,14 +7,20 @@ import {
   LINE_BYTES,
   LINE_WORDS,
 } from '#contracts/datapath/datapath-numbers.js';
+import type { KeptBase, Unconfirmed } from '#contracts/datapath/unconfirmed.js';
+import { epochAfter, epochOf, SLOT_COUNT, SLOTS, type Slot, slotOf, wordOf } from '#dataplane/abi/active-word.js';
 import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory, PAGE_BYTES } from '#libc/mapped-memory.js';
 import { sha256 } from './image-digest.js';
+import type { Deadline, RevertTimer } from './revert-timer.js';
 
-/** The largest epoch (activation number). With a larger one, the active word has the bit `RECLASSIFY`. */
-const MAX_EPOCH = 0x3fff_ffff;
+/**
+ * The step of the epoch when the base of an unconfirmed policy comes in force again. It differs from that of
+ * `flip`; see REVERT_EPOCHS of `bpf/revert.h`.
+ */
+const REVERT_EPOCHS = 2;
 /**
  * Offsets of the fields of `struct active` of `bpf/weir.h`, in 32-bit words; `bytes` is the size of the
  * struct in bytes.
@@ -30,24 +36,44 @@ export const ACTIVE = {
 } as const;
 
 /**
- * The two slots of the map `program`, each for one compiled policy, and the active word in the map `active`.
- * The active word selects the slot in force, and contains the epoch, which counts the activations of
- * policies. `fill` fills the idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in
- * force.
+ * The base of the policy in force, which waits for its confirmation: a slot with the last confirmed policy,
+ * and the deadline at which the kernel puts it in force again. `generation`: the generation that the base has
+ * then. `isInForce`: the base is in force already.
+ */
+type Base = Deadline & { readonly generation: number; readonly isInForce: boolean };
+
+/** Thrown if an unconfirmed policy cannot be put in force, because it could not be reverted in time. */
+class NoBase extends Error {
+  readonly code = 'no_base';
+  override readonly name = 'NoBase';
+}
+
+/**
+ * The slots of the map `program`, each for one compiled policy, and the active word in the map `active`. The
+ * active word selects the slot in force, and contains the epoch, which counts the activations of policies.
+ * `fill` fills an idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in force. While a
+ * policy is unconfirmed, one slot keeps its base; then a third slot is needed to fill one.
  */
 export class Slots {
   readonly #programFd: number;
   readonly #active: MappedMemory;
   /** The first 64 bytes of each policy slot, mapped by mmap; undefined until the first use of the slot. */
-  readonly #headers: [MappedLines?, MappedLines?] = [];
+  readonly #headers: [MappedLines?, MappedLines?, MappedLines?] = [];
   readonly #directUntil: BigUint64Array;
-  #staged = false;
+  /** The slot that `fill` has filled and that is not in force yet. */
+  #staged: Slot | undefined;
+  /** The active word at the last call of `prepareFlip`, until the next call of `flip`. */
+  #flipsFrom: number | undefined;
+  /** The active word that this process knows. The kernel changes the word when it reverts to a base. */
+  #knownWord: number;
   /**
    * The active word of the predecessor, the datapath that this process takes over from; 0 if there is no
    * predecessor. The epochs continue from that word. `fill` does not overwrite the slot number that the word
    * selects.
    */
   #wordBefore = 0;
+  /** The deadline of the unconfirmed policy of the predecessor. */
+  #deadlineBefore: Deadline | null = null;
   /**
    * True if a CPU may still read the idle slot for a packet. True after each call of `flip`. Also true when
    * this object is created, because an earlier process may have put a policy in force just before.
@@ -57,31 +83,60 @@ export class Slots {
   constructor(
     fds: { readonly program: number; readonly active: number },
     readonly slotLines: number,
+    /** The number of slots of the map `program`. */
+    readonly count: number = SLOT_COUNT.usual,
+    /** The timer of the deadline; undefined if this object does not change the policy in force. */
+    private readonly timer?: RevertTimer,
   ) {
     this.#programFd = fds.program;
     this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
+    this.#knownWord = this.#word();
     this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
   }
 
   /** The epoch (activation number) of the policy in force; 0 if no policy was activated in this map yet. */
   get epoch(): number {
-    return this.#word() >>> 1;
+    return epochOf(this.#word());
   }
 
   /** The epoch (activation number) of the next policy that `flip` puts in force. */
   get nextEpoch(): number {
-    const before = (this.#word() || this.#wordBefore) >>> 1;
-    // An earlier build may have stored a larger epoch.
-    return before >= MAX_EPOCH ? 1 : before + 1;
+    return epochAfter(epochOf(this.#word() || this.#wordBefore), 1);
   }
 
   /**
    * The number of the slot in force. Before this datapath has put a policy in force, it is the slot number
    * that the predecessor has in force; undefined if there is no predecessor.
    */
-  get slotInForce(): 0 | 1 | undefined {
-    if ((this.#word() || this.#wordBefore) === 0) return undefined;
-    return this.idleSlot === 0 ? 1 : 0;
+  get slotInForce(): Slot | undefined {
+    const word = this.#word() || this.#wordBefore;
+    return word === 0 ? undefined : slotOf(word);
+  }
+
+  /** The slots that must not be filled: the slot in force, and the slot that keeps its base. */
+  get usedSlots(): readonly Slot[] {
+    const { slotInForce } = this;
+    const deadline = this.timer?.read() ?? (this.#word() === 0 ? this.#deadlineBefore : null);
+    return SLOTS.filter((slot) => slot === slotInForce || slot === deadline?.slot);
+  }
+
+  /**
+   * Returns the base of the unconfirmed policy that has this deadline, by default that of this datapath.
+   * Returns null if there is none.
+   */
+  keptBase(deadline: Deadline | null = this.timer?.read() ?? null): KeptBase | null {
+    const base = this.#baseAt(deadline);
+    return base && { generation: base.generation, atNs: base.atNs, hasReverted: base.isInForce };
+  }
+
+  get #base(): Base | null {
+    return this.#baseAt(this.timer?.read() ?? null);
+  }
+
+  #baseAt(deadline: Deadline | null): Base | null {
+    if (deadline === null) return null;
+    const { slot } = deadline;
+    return { ...deadline, generation: generationIn(this.#header(slot)), isInForce: slot === this.slotInForce };
   }
 
   get layoutVersion(): number {
@@ -89,12 +144,20 @@ export class Slots {
   }
 
   get staged(): boolean {
-    return this.#staged;
+    return this.#staged !== undefined;
   }
 
-  /** The slot that the next call of `fill` writes to. */
-  get idleSlot(): 0 | 1 {
-    return ((this.#word() || this.#wordBefore) & 1) === 0 ? 1 : 0;
+  /** The slot that the next call of `fill` writes to. Throws if there is none; see `SLOT_COUNT`. */
+  get idleSlot(): Slot {
+    const { usedSlots } = this;
+    const idle = SLOTS.find((slot) => slot < this.count && !usedSlots.includes(slot));
+    if (idle === undefined) throw new Error('find an idle program slot: all slots are in use');
+    return idle;
+  }
+
+  /** The slot that `fill` has filled; without a filled slot, the slot that it would fill. */
+  get filledSlot(): Slot {
+    return this.#staged ?? this.idleSlot;
   }
 
   /**
@@ -105,8 +168,8 @@ export class Slots {
   inForce(): (Enforced & { readonly lines: number; readonly imageSha256: string }) | null {
     const header = this.#headerInForce();
     if (header === null) return null;
-    const { base, lines, generation, sinceMs } = header;
-    const imageSha256 = this.#mapped(base, lines, (words) => {
+    const { firstLine, lines, generation, sinceMs } = header;
+    const imageSha256 = this.#mapped(firstLine, lines, (words) => {
       const first = words.slice(0, LINE_WORDS);
       first[HEADER.generationLow] = 0;
       first[HEADER.generationHigh] = 0;
@@ -135,75 +198,161 @@ export class Slots {
    */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
-    this.#staged = false;
+    this.#staged = undefined;
+    // Choose the slot before the grace period. If the kernel reverts meanwhile, packets may still read the
+    // slot that becomes idle then.
+    const slot = this.idleSlot;
     this.awaitIdle();
-    // Map both headers now: a mapping can fail. `flip` and `enforced` use the headers after the policy is
+    // Map all headers now: a mapping can fail. `flip` and `enforced` use the headers after the policy is
     // committed to the store, and must not fail then.
-    this.#header(0);
-    this.#header(1);
-    this.#mapped(this.idleSlot * this.slotLines, image.lines, (words) => {
+    for (const each of SLOTS.slice(0, this.count)) this.#header(each);
+    this.#mapped(slot * this.slotLines, image.lines, (words) => {
       words.set(image.words);
-      words[HEADER.generationLow] = generation % 0x1_0000_0000;
-      words[HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
+      setGeneration(words, generation);
     });
-    this.#staged = true;
+    this.#staged = slot;
   }
 
   unstage(): void {
-    this.#staged = false;
+    this.#staged = undefined;
   }
 
   /**
-   * Puts the filled slot in force by one atomic store of the active word. Returns the new epoch, and the time
-   * since when the kernel enforces the generation. A generation that is already in force, for example after a
+   * Throws `NoBase` if the kernel cannot revert this unconfirmed policy in time: its deadline has passed, or
+   * no slot has its base.
+   */
+  requireBase({ before, reverts, atNs }: Unconfirmed): void {
+    const base = this.#base;
+    if (process.hrtime.bigint() >= atNs) throw new NoBase('the time of the unconfirmed policy has passed');
+    if (base?.generation === reverts) {
+      if (base.isInForce) throw new NoBase('the kernel has reverted the unconfirmed policy');
+    } else if (this.#word() === 0 || this.enforced()?.generation !== before)
+      throw new NoBase('no program slot has the policy before the unconfirmed policy');
+  }
+
+  /**
+   * Must be called before `flip`. With `unconfirmed`, makes the slot in force the base, and sets the deadline
+   * at which the kernel puts it in force again. If there is a base already, it stays the base, and the
+   * deadline changes only for another unconfirmed policy. With null, removes the base and its deadline.
+   */
+  prepareFlip(unconfirmed: Unconfirmed | null): void {
+    if (unconfirmed === null) this.releaseBase();
+    else this.#keepBase(unconfirmed);
+    this.#flipsFrom = this.#word();
+  }
+
+  #keepBase(unconfirmed: Unconfirmed): void {
+    const base = this.#base;
+    if (base?.generation === unconfirmed.reverts) {
+      if (base.isInForce) throw new NoBase('the kernel has reverted the unconfirmed policy');
+      return;
+    }
+    if (process.hrtime.bigint() >= unconfirmed.atNs) throw new NoBase('the time of the unconfirmed policy has passed');
+    const slot = base?.slot ?? this.slotInForce;
+    if (this.timer === undefined || slot === undefined || this.#word() === 0)
+      throw new NoBase('no policy is in force to which the kernel could revert');
+    const words = this.#header(slot);
+    const leftMs = Number(unconfirmed.atNs - process.hrtime.bigint()) / 1e6;
+    setGeneration(words, unconfirmed.reverts);
+    setSince(words, Date.now() + Math.round(leftMs));
+    this.timer.set(unconfirmed.atNs, slot);
+  }
+
+  /** Removes the base, so that the kernel does not revert the policy in force any more. */
+  releaseBase(): void {
+    if (this.timer !== undefined && this.timer.read() !== null) this.timer.stop();
+  }
+
+  /** Puts the base in force, as the kernel does at the deadline. Does nothing if it is in force. */
+  revert(): void {
+    const base = this.#base;
+    if (base === null) return;
+    const { words } = this.#active;
+    for (let word = this.#word(); slotOf(word) !== base.slot; word = this.#word()) {
+      const reverted = wordOf(epochAfter(epochOf(word), REVERT_EPOCHS), base.slot);
+      if (Atomics.compareExchange(words, ACTIVE.word, word, reverted) !== word) continue;
+      setSince(this.#header(base.slot), Date.now());
+    }
+  }
+
+  /**
+   * Returns whether a base has come in force since the last call of this method or of `flip`. The caller must
+   * call it before it uses an idle slot: packets may still read the slot that was in force.
+   */
+  noticeRevert(): boolean {
+    const word = this.#word();
+    if (word === this.#knownWord) return false;
+    this.#knownWord = word;
+    this.#graceDue = true;
+    return true;
+  }
+
+  /**
+   * Puts the filled slot in force by one compare-and-exchange of the active word. Throws `NoBase` if the
+   * kernel has reverted an unconfirmed policy since `prepareFlip`. Returns the new epoch, and the time since
+   * when the kernel enforces the generation. A generation that is already in force, for example after a
    * restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
    * also if it is in force in the predecessor. Maps no memory, because the kernel can refuse a mapping, and
    * at this point the policy is already committed to the store.
    */
   flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
-    if (!this.#staged) throw new Error('nothing is staged');
-    const epoch = this.nextEpoch;
-    const words = this.#header(this.idleSlot);
+    const slot = this.#staged;
+    if (slot === undefined) throw new Error('nothing is staged');
+    const word = this.#flipsFrom ?? this.#word();
+    this.#flipsFrom = undefined;
+    const epoch = epochAfter(epochOf(word || this.#wordBefore), 1);
+    const words = this.#header(slot);
     const sinceMs = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
-    words[HEADER.sinceLow] = sinceMs % 0x1_0000_0000;
-    words[HEADER.sinceHigh] = Math.floor(sinceMs / 0x1_0000_0000);
+    setSince(words, sinceMs);
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
-    Atomics.store(this.#active.words, ACTIVE.word, epoch * 2 + this.idleSlot);
-    this.#staged = false;
+    const flipped = wordOf(epoch, slot);
+    // Only the kernel changes the word meanwhile, at the deadline of an unconfirmed policy.
+    if (Atomics.compareExchange(this.#active.words, ACTIVE.word, word, flipped) !== word)
+      throw new NoBase('the kernel has reverted the unconfirmed policy');
+    this.#knownWord = flipped;
+    this.#staged = undefined;
     this.#graceDue = true;
     return { epoch, sinceMs };
   }
 
   /**
-   * Copies the image (compiled policy) that is in force in `other` into the slot with the same number of this
-   * map. No BPF program may read this map yet.
+   * Copies the images (compiled policies) that `other` has in force and keeps as a base into the slots with
+   * the same numbers of this map. No BPF program may read this map yet.
    */
-  copyInForce(other: Slots): void {
-    const header = other.#headerInForce();
-    if (header === null) return;
-    const { base, lines } = header;
-    other.#mapped(base, lines, (words) => {
-      this.#mapped(base === 0 ? 0 : this.slotLines, lines, (own) => own.set(words));
-    });
+  copyUsed(other: Slots): void {
+    if (other.#word() === 0) return;
+    for (const slot of other.usedSlots) {
+      const lines = other.#linesIn(slot);
+      if (lines === null) continue;
+      other.#mapped(slot * other.slotLines, lines, (words) => {
+        this.#mapped(slot * this.slotLines, lines, (own) => own.set(words));
+      });
+    }
   }
 
   /**
    * Puts the slot in force whose number is in force in `other`, with the epoch (activation number) of
-   * `other`. The two objects must share the map `program`, or `copyInForce` must have copied the image
-   * before.
+   * `other`. The two objects must share the map `program`. `deadline`: that of `other`, so that the kernel
+   * reverts an unconfirmed policy of this datapath too.
    */
-  adoptInForce(other: Slots): void {
+  adoptInForce(other: Slots, deadline: Deadline | null): void {
+    if (deadline !== null && deadline.slot !== other.slotInForce) this.timer?.set(deadline.atNs, deadline.slot);
     this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
-    Atomics.store(this.#active.words, ACTIVE.word, other.#word());
+    const word = other.#word();
+    Atomics.store(this.#active.words, ACTIVE.word, word);
+    this.#knownWord = word;
     this.#graceDue = true;
   }
 
   /**
    * Makes this datapath continue the epochs (activation numbers) of its predecessor. The predecessor enforces
-   * its policy until the next call of `flip`. `word` is the active word of the predecessor.
+   * its policy until the next call of `flip`. `word` is the active word of the predecessor, and `deadline`
+   * that of its unconfirmed policy. The two datapaths may share columns of the maps `patterns` and
+   * `member_sets`.
    */
-  succeed(word: number): void {
+  succeed(word: number, deadline: Deadline | null): void {
     this.#wordBefore = word;
+    this.#deadlineBefore = deadline;
   }
 
   /**
@@ -258,7 +407,7 @@ export class Slots {
 
   /** Returns whether a CPU may still read the idle slot for a packet. */
   get isGraceDue(): boolean {
-    return this.#graceDue;
+    return this.#graceDue || this.#word() !== this.#knownWord;
   }
 
   /**
@@ -266,7 +415,7 @@ export class Slots {
    * of `fill` need not wait.
    */
   awaitIdle(): void {
-    if (!this.#graceDue) return;
+    if (!this.isGraceDue) return;
     awaitGracePeriod();
     this.#graceDue = false;
   }
@@ -297,7 +446,7 @@ export class Slots {
     }
   }
 
-  #header(slot: 0 | 1): Uint32Array {
+  #header(slot: Slot): Uint32Array {
     this.#headers[slot] ??= mapLines(this.#programFd, slot * this.slotLines, 1);
     return this.#headers[slot].words;
   }
@@ -306,16 +455,22 @@ export class Slots {
     return Atomics.load(this.#active.words, ACTIVE.word);
   }
 
-  #headerInForce(): (Enforced & { base: number; lines: number }) | null {
+  #headerInForce(): (Enforced & { firstLine: number; lines: number }) | null {
     const word = this.#word();
     if (word === 0) return null;
-    const words = this.#header((word & 1) === 0 ? 0 : 1);
+    const slot = slotOf(word);
+    const lines = this.#linesIn(slot);
+    if (lines === null) return null;
+    const words = this.#header(slot);
+    return { firstLine: slot * this.slotLines, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
+  }
+
+  /** Returns the size in cache lines of the image in a slot; null if the slot has no valid image. */
+  #linesIn(slot: Slot): number | null {
     // The first five 32-bit words of an image (a compiled policy) have the same meaning in every layout
     // version. So this code can also read the image of an earlier build.
-    const [magic, , lines = 0] = words;
-    if (magic !== IMAGE_MAGIC || lines > this.slotLines) return null;
-    const base = (word & 1) * this.slotLines;
-    return { base, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
+    const [magic, , lines = 0] = this.#header(slot);
+    return magic !== IMAGE_MAGIC || lines > this.slotLines ? null : lines;
   }
 }
 
@@ -331,6 +486,16 @@ function mapLines(fd: number, line: number, lines: number): MappedLines {
 
 function generationIn(header: Uint32Array): number {
   return u32At(header, HEADER.generationHigh) * 0x1_0000_0000 + u32At(header, HEADER.generationLow);
+}
+
+function setGeneration(header: Uint32Array, generation: number): void {
+  header[HEADER.generationLow] = generation % 0x1_0000_0000;
+  header[HEADER.generationHigh] = Math.floor(generation / 0x1_0000_0000);
+}
+
+function setSince(header: Uint32Array, sinceMs: number): void {
+  header[HEADER.sinceLow] = sinceMs % 0x1_0000_0000;
+  header[HEADER.sinceHigh] = Math.floor(sinceMs / 0x1_0000_0000);
 }
 
 function sinceIn(header: Uint32Array): number | null {

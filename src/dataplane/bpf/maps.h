@@ -8,9 +8,10 @@
  * loader sets the real size.
  */
 
-/* The two program slots, each for one compiled policy. The loader sets the size of one map value to the size
- * of a whole program slot. So one map lookup returns the first cache line, and the BPF programs compute the
- * addresses of the other cache lines.
+/* The program slots, each for one compiled policy. The loader sets the size of one map value to the size of a
+ * whole program slot. So one map lookup returns the first cache line, and the BPF programs compute the
+ * addresses of the other cache lines. The map has a third slot from the first time on that a policy is staged
+ * while a slot keeps the base of an unconfirmed policy (revert.h).
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -183,8 +184,8 @@ struct {
 } hits SEC(".maps");
 
 /* Maps a program slot and a rank (the place of a rule or default in the policy) to an entry of `hits`, where
- * the packets that the rule decides are counted. The index is the rank, plus `rank_capacity` for program slot
- * 1.
+ * the packets that the rule decides are counted. The index is the rank, plus `rank_capacity` times the
+ * program slot.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -277,6 +278,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct sweep_timer);
 } sweep SEC(".maps");
+
+/* The timer that puts the base of an unconfirmed policy in force again (revert.h). */
+struct revert {
+	struct bpf_timer timer;
+	__u64 at_ns;       /* the deadline, by the monotonic clock; 0: no policy waits for a confirmation */
+	__u64 reverted_ns; /* the time when the timer put the base in force; 0: it has not */
+	__u32 slot;        /* the program slot with the base */
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct revert);
+} revert SEC(".maps");
 
 /* The settings have a section of their own, because the compiler adds its own tables to .rodata. */
 const volatile struct settings settings SEC(".rodata.settings") = {};

@@ -57,6 +57,7 @@
 #include "path/fast_path_new_flow.h"
 #include "nat/forward_judge.h"
 #include "flow/sweep.h"
+#include "revert.h"
 #include "upgrade/migrate_flow.h"
 #include "classify/bench.h"
 #include "classify/prove.h"

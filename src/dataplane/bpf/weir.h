@@ -183,9 +183,11 @@ enum events_wanted {
 	EVENTS_WANTED_FLOWS = 2,
 };
 
-/* The state that user space changes while the datapath runs. `word` is the active word: epoch << 1 | program
- * slot; 0 means that no policy was ever activated. User space activates another policy (a flip) by one store
- * to `word`. The datapath reads `word` once per packet, so that two policies never classify the same packet.
+/* The state that user space changes while the datapath runs. `word` is the active word: epoch << 1 | the low
+ * bit of the program slot, with THIRD_SLOT for slot 2; 0 means that no policy was ever activated. User space
+ * activates another policy (a flip) by one compare-and-exchange of `word`, because the revert timer
+ * (revert.h) can change it too. The datapath reads `word` once per packet, so that two policies never
+ * classify the same packet.
  */
 struct active {
 	__u32 word;
@@ -383,8 +385,14 @@ enum event_type {
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
 };
 
-/* The largest epoch (activation number). An active word with a larger one would have the bit RECLASSIFY. */
-#define MAX_EPOCH 0x3fffffff
+/* The largest epoch (activation number). Above its bits, an active word has THIRD_SLOT, and the judgement of
+ * a flow has RECLASSIFY.
+ */
+#define MAX_EPOCH 0x1fffffff
+/* Bit of an active word that selects program slot 2. A word of slot 0 or 1 has the same form as in a build
+ * without a third slot.
+ */
+#define THIRD_SLOT 0x40000000U
 
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
 #define EVENT_FOREIGN 2
@@ -449,8 +457,15 @@ struct proof_packet {
 };
 
 struct proof_request {
-	__u32 slot;
+	__u32 word; /* an active word with the program slot to prove */
 	__u32 count;
+};
+
+/* Request to the BPF program `weir_set_revert`: sets or stops the revert timer (revert.h). */
+struct revert_request {
+	__u64 at_ns; /* time of the monotonic clock; 0 stops the timer */
+	__u32 slot;
+	__u32 reserved;
 };
 
 #define JOINS 131072

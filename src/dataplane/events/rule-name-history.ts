@@ -16,6 +16,8 @@ export class RuleNameHistory {
   /** Rule names, newest first; element 0 belongs to the policy in force. */
   #flipped: FlippedRuleNames[] = [];
   #finder: Finder | undefined;
+  /** The rule names of the base of the unconfirmed policy in force. */
+  #base: FlippedRuleNames | undefined;
 
   get inForce(): FlippedRuleNames | undefined {
     return this.#flipped[0];
@@ -43,6 +45,29 @@ export class RuleNameHistory {
       throw new Error('put the rule names of a new policy in force: no rule names were staged before');
     this.place({ ...this.#staged, epoch });
     this.#staged = undefined;
+  }
+
+  /**
+   * Keeps the rule names of the policy in force for `revert`. Keeps those of an earlier base, if there is
+   * one.
+   */
+  keepBase(): void {
+    this.#base ??= this.inForce;
+  }
+
+  forgetBase(): void {
+    this.#base = undefined;
+  }
+
+  /**
+   * Adds the rule names of the base, which is in force again from this epoch on, and returns them. Returns
+   * undefined if this process does not know them.
+   */
+  revert(epoch: number, generation: number): FlippedRuleNames | undefined {
+    if (this.#base === undefined) return undefined;
+    const placed = { ...this.#base, epoch, generation };
+    this.place(placed);
+    return placed;
   }
 
   /**

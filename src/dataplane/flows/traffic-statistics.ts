@@ -9,8 +9,10 @@ import type {
   HitReport,
 } from '#contracts/datapath/datapath.js';
 import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
+import type { FlippedRuleNames } from '#contracts/datapath/event-source.js';
 import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
+import type { Slot } from '#dataplane/abi/active-word.js';
 import { capacityOf, FLOW_BYTES } from '#dataplane/abi/flow.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
@@ -61,7 +63,7 @@ export class TrafficStatistics {
     this.ruleNameHistory = ruleNameHistory;
     this.#object = object;
     this.#slots = slots;
-    this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') });
+    this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') }, slots.count);
     this.#groupCounters = groupCounters;
     groupCounters?.follow(this.#hits);
     this.#flowSweep = new FlowSweep({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
@@ -87,15 +89,15 @@ export class TrafficStatistics {
 
   /**
    * Returns how many ranks (places of rules and defaults), and how many entries of the map `hits`, the given
-   * policy and the policy in force need together.
+   * policy, the policy in force and its base need together.
    */
   need(placement: Placement): { readonly ranks: number; readonly hits: number } {
-    return this.#hits.need(placement, this.#activeSlot());
+    return this.#hits.need(placement, this.#usedSlots());
   }
 
   /** Throws `CapacityExceeded` if the policy does not fit into the maps `hits` and `rank_hits`. */
   check(placement: Placement): void {
-    this.#hits.checkRoom(placement, this.#activeSlot());
+    this.#hits.checkRoom(placement, this.#usedSlots());
   }
 
   /**
@@ -103,8 +105,17 @@ export class TrafficStatistics {
    * default of a policy. The caller must call `flushIdleSlot` first, and put the policy in force afterwards.
    */
   stage(placement: Placement, generation: number): void {
-    const entries = this.#hits.fill(this.#slots.idleSlot, placement, this.#activeSlot());
+    const entries = this.#hits.fill(this.#slots.filledSlot, placement, this.#usedSlots());
     this.ruleNameHistory.stage({ ruleNames: placement.ruleNames, generation, entries });
+  }
+
+  /**
+   * Must be called after the base of an unconfirmed policy came in force without a flip. Returns its rule
+   * names; undefined if an earlier process put it in force.
+   */
+  baseInForce(epoch: number, generation: number): FlippedRuleNames | undefined {
+    this.#needsFlush = true;
+    return this.ruleNameHistory.revert(epoch, generation);
   }
 
   /**
@@ -239,7 +250,8 @@ export class TrafficStatistics {
     return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
   }
 
-  #activeSlot(): number | undefined {
-    return this.#slots.epoch === 0 ? undefined : 1 - this.#slots.idleSlot;
+  /** The slots with a policy in this map. None before the first activation, also during a takeover. */
+  #usedSlots(): readonly Slot[] {
+    return this.#slots.epoch === 0 ? [] : this.#slots.usedSlots;
   }
 }

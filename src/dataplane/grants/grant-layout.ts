@@ -23,8 +23,11 @@ export const SET_LINE = { grants: 0, next: 14 } as const;
 /** Size of `struct pattern` and offsets of its fields, in 32-bit words; `digestBytes` in bytes. */
 export const PATTERN = { words: 8, names: 0, digest: 2, digestBytes: 24 } as const;
 
+/** Size of an entry of the map `third_names`, in 32-bit words; the name is in the first word. */
+export const THIRD_WORDS = 2;
+
 /**
- * Number of entries of the map `patterns`. Hostname patterns of the compiled policies in both slots need an
+ * Number of entries of the map `patterns`. Hostname patterns of the compiled policies in all slots need an
  * entry. A removed pattern keeps its entry until no grant has its number.
  */
 export const PATTERNS = 1 << 18;

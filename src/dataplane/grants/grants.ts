@@ -1,9 +1,10 @@
 import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath/datapath.js';
+import type { Slot } from '#dataplane/abi/active-word.js';
 import { capacityOf, expiryOf, LINE, timeOf } from './grant-layout.js';
 import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
-import { PatternTable, type Slot } from './pattern-table.js';
+import { PatternTable } from './pattern-table.js';
 
 /**
  * Number of cache lines that one call of `sweep` reads while the grant table is at most three quarters full.
@@ -36,21 +37,24 @@ export class Grants {
   #refused = 0;
 
   /**
-   * `inForce` is the slot of the program that an earlier process put in force and this process adopted;
-   * undefined if there is none. If an earlier process removed grants, a grace period must have passed since
-   * then.
+   * `used` are the slots of the programs that an earlier process put in force, or kept as a base, and that
+   * this process adopted. If an earlier process removed grants, a grace period must have passed since then.
    */
   constructor(
-    memory: { readonly grants: Uint32Array; readonly patterns: Uint32Array },
+    memory: {
+      readonly grants: Uint32Array;
+      readonly patterns: Uint32Array;
+      readonly thirdNames?: Uint32Array | undefined;
+    },
     options: {
       readonly capacity: number;
-      readonly inForce: Slot | undefined;
+      readonly used: readonly Slot[];
       readonly random: Uint32Array;
     },
   ) {
-    const { capacity, inForce, random } = options;
+    const { capacity, used, random } = options;
     this.#ledger = new Ledger(capacity);
-    this.#patterns = new PatternTable(memory.patterns, inForce);
+    this.#patterns = new PatternTable(memory.patterns, used, memory.thirdNames);
     this.#table = GrantTable.recover(memory.grants, capacity, random, this.#isDeadAt(0), this.#ledger);
     this.#noteShared();
   }
@@ -81,7 +85,7 @@ export class Grants {
 
   /**
    * Grants addresses to hostname patterns. Returns the number of grants that were refused for lack of room.
-   * Skips a pattern that the policy of neither slot has: a new policy has removed the pattern after the DNS
+   * Skips a pattern that the policy of no slot has: a new policy has removed the pattern after the DNS
    * lookup.
    */
   add(grants: readonly Grant[], nowNs: bigint): number {
@@ -179,17 +183,19 @@ export class Grants {
     this.#noteShared();
   }
 
-  /**
-   * Must be called after the policy in this slot was put in force. Retires the hostname patterns that only
-   * the policy in the other slot contains: their numbers may be reused later.
-   */
-  activated(slot: Slot): void {
-    this.#patterns.activated(slot);
+  /** See `PatternTable.activated`. */
+  activated(used: readonly Slot[]): void {
+    this.#patterns.activated(used);
     this.#noteShared();
   }
 
+  /** See `PatternTable.useThird`. */
+  useThirdNames(names: Uint32Array | undefined): void {
+    this.#patterns.useThird(names);
+  }
+
   /**
-   * Removes expired grants, and grants of hostname patterns that the policy of neither slot contains. Each
+   * Removes expired grants, and grants of hostname patterns that the policy of no slot contains. Each
    * call walks through a part of the table, or the whole table if it is more than three quarters full. Calls
    * `yieldToRequests` during long work, and that function may add grants.
    */

@@ -1,12 +1,12 @@
 import { randomBytes } from 'node:crypto';
 import type { Grant, Learned } from '#contracts/datapath/datapath.js';
+import { SLOT_COUNT, type Slot } from '#dataplane/abi/active-word.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { LINE, linesFor, PATTERN, PATTERNS } from './grant-layout.js';
+import { LINE, linesFor, PATTERN, PATTERNS, THIRD_WORDS } from './grant-layout.js';
 import { Grants } from './grants.js';
-import type { Slot } from './pattern-table.js';
 
 type Entries = { readonly entries: number; readonly capacity: number };
 
@@ -17,10 +17,13 @@ type Entries = { readonly entries: number; readonly capacity: number };
  */
 export class MappedGrants {
   #mapped: { readonly grants: Grants; readonly memory: readonly MappedMemory[] } | undefined;
+  /** The map `third_names`; undefined while the datapath has two slots. */
+  #third: MappedMemory | undefined;
 
   constructor(
-    private readonly object: Pick<BpfObject, 'mapFd'>,
+    private object: Pick<BpfObject, 'mapFd'>,
     private readonly capacity: number,
+    private slotCount: number = SLOT_COUNT.usual,
   ) {}
 
   get addresses(): Entries {
@@ -40,16 +43,22 @@ export class MappedGrants {
   }
 
   /**
-   * Takes over the maps of an earlier process. They stay mapped if the policy in the slot `inForce` has
-   * hostname patterns. `inForce` is undefined if this process adopted no compiled policy.
+   * Takes over the maps of an earlier process. They stay mapped if the policies in the slots `used`, which
+   * this process adopted, have hostname patterns.
    */
-  recover(inForce: Slot | undefined): void {
-    if (this.#map(inForce).patterns.entries === 0) this.unmap();
+  recover(used: readonly Slot[]): void {
+    if (this.#map(used).patterns.entries === 0) this.unmap();
   }
 
-  /** Returns the learned addresses for a new BPF object, which uses the maps of the present object. */
-  passTo(object: BpfObject): MappedGrants {
-    return this.#mapped === undefined ? new MappedGrants(object, this.capacity) : this;
+  /** Uses the maps of another BPF object with the same maps `grants` and `patterns`. */
+  passTo(object: Pick<BpfObject, 'mapFd'>, slotCount: number): void {
+    this.object = object;
+    this.slotCount = slotCount;
+    if (this.#mapped === undefined) return;
+    const before = this.#third;
+    this.#third = this.#mapThird();
+    this.#mapped.grants.useThirdNames(this.#third?.words);
+    before?.unmap();
   }
 
   /**
@@ -83,15 +92,15 @@ export class MappedGrants {
   /** Like `Grants.makeRoom`, but first maps the BPF maps if needed. Throws `KernelFailure` if that fails. */
   makeRoom(patterns: readonly string[], waitForGracePeriod: () => void): void {
     if (patterns.length === 0 && this.#mapped === undefined) return;
-    (this.#mapped?.grants ?? this.#map(undefined)).makeRoom(patterns, waitForGracePeriod);
+    (this.#mapped?.grants ?? this.#map([])).makeRoom(patterns, waitForGracePeriod);
   }
 
   fill(slot: Slot, patterns: readonly string[], yieldToRequests?: () => void): void {
     this.#mapped?.grants.fill(slot, patterns, yieldToRequests);
   }
 
-  activated(slot: Slot): void {
-    this.#mapped?.grants.activated(slot);
+  activated(used: readonly Slot[]): void {
+    this.#mapped?.grants.activated(used);
   }
 
   sweep(nowNs: bigint, yieldToRequests?: () => void): void {
@@ -104,10 +113,17 @@ export class MappedGrants {
 
   unmap(): void {
     for (const each of this.#mapped?.memory ?? []) each.unmap();
+    this.#third?.unmap();
     this.#mapped = undefined;
+    this.#third = undefined;
   }
 
-  #map(inForce: Slot | undefined): Grants {
+  #mapThird(): MappedMemory | undefined {
+    if (this.slotCount === SLOT_COUNT.usual) return undefined;
+    return new MappedMemory('third_names', this.object.mapFd('third_names'), PATTERNS * THIRD_WORDS * 4);
+  }
+
+  #map(used: readonly Slot[]): Grants {
     const { capacity } = this;
     const memory: MappedMemory[] = [];
     const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
@@ -122,11 +138,15 @@ export class MappedGrants {
       awaitGracePeriod();
       const random = new Uint32Array(4);
       randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
-      const grants = new Grants({ grants: table, patterns }, { capacity, inForce, random });
+      this.#third = this.#mapThird();
+      const thirdNames = this.#third?.words;
+      const grants = new Grants({ grants: table, patterns, thirdNames }, { capacity, used, random });
       this.#mapped = { grants, memory };
       return grants;
     } catch (failure) {
       for (const each of memory) each.unmap();
+      this.#third?.unmap();
+      this.#third = undefined;
       throw failure;
     }
   }

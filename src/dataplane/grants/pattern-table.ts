@@ -1,17 +1,18 @@
 import { createHash } from 'node:crypto';
-import { PATTERN } from './grant-layout.js';
-
-export type Slot = 0 | 1;
+import { SLOTS, type Slot } from '#dataplane/abi/active-word.js';
+import { PATTERN, THIRD_WORDS } from './grant-layout.js';
 
 /**
  * Assigns numbers to hostname patterns, and stores which patterns the compiled policy in each slot has, in
- * memory that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the two
+ * memory that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the
  * slots has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after
  * two steps: no grant has the number any more (`cleared`), and then a grace period has passed (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
   readonly #words: Uint32Array;
+  /** The map `third_names`: the names of slot 2; undefined while the datapath has two slots. */
+  #third: Uint32Array | undefined;
   /** `#live[number]` is 1 if a hostname pattern in use has this number. */
   readonly #live: Uint8Array;
   readonly #numbers = new Map<string, number>();
@@ -21,29 +22,36 @@ export class PatternTable {
    * process put in force) whose text this process does not know yet.
    */
   readonly #adopted = new Map<string, number>();
-  readonly #inSlots: [Set<number>, Set<number>] = [new Set(), new Set()];
+  readonly #inSlots: [Set<number>, Set<number>, Set<number>] = [new Set(), new Set(), new Set()];
   #retired: number[] = [];
   #resting: number[] = [];
   readonly #free: number[] = [];
 
   /**
-   * `inForce` is the slot of the program that an earlier process put in force and this process adopted. The
-   * patterns of that program keep their numbers. Undefined if there is no such program. No packet may read
-   * the other slot.
+   * `used` are the slots of the programs that an earlier process put in force, or kept as a base, and that
+   * this process adopted. The patterns of these programs keep their numbers. No packet may read the other
+   * slots.
    */
-  constructor(words: Uint32Array, inForce: Slot | undefined) {
+  constructor(words: Uint32Array, used: readonly Slot[], third?: Uint32Array) {
     this.#words = words;
+    this.#third = third;
     this.capacity = words.length / PATTERN.words;
     this.#live = new Uint8Array(this.capacity);
     for (let number = this.capacity - 1; number >= 0; number--) {
-      if (inForce !== undefined && words[number * PATTERN.words + PATTERN.names + inForce] !== 0) {
-        words[number * PATTERN.words + PATTERN.names + other(inForce)] = 0;
+      const slots = used.filter((slot) => this.#nameIn(number, slot) !== 0);
+      for (const slot of SLOTS) if (!slots.includes(slot)) this.#setName(number, slot, 0);
+      if (slots.length > 0) {
         this.#live[number] = 1;
         this.#adopted.set(this.#digestAt(number), number);
-        this.#inSlots[inForce].add(number);
+        for (const slot of slots) this.#inSlots[slot].add(number);
       } else this.#free.push(number);
     }
     for (const number of this.#free) words.fill(0, number * PATTERN.words, (number + 1) * PATTERN.words);
+  }
+
+  /** Uses this memory for the names of slot 2. It must contain the names of the policy in slot 2, if any. */
+  useThird(third: Uint32Array | undefined): void {
+    this.#third = third;
   }
 
   /** How many hostname patterns are in use, in the policy of at least one slot. */
@@ -60,7 +68,7 @@ export class PatternTable {
     return this.#live[number] === 1;
   }
 
-  /** Returns the number of a hostname pattern; undefined if the policy of neither slot has the pattern. */
+  /** Returns the number of a hostname pattern; undefined if the policy of no slot has the pattern. */
   numberOf(text: string): number | undefined {
     return this.#numbers.get(text) ?? (this.#adopted.size > 0 ? this.#adopted.get(hexOf(digestOf(text))) : undefined);
   }
@@ -86,24 +94,25 @@ export class PatternTable {
       if (at % AT_ONCE === AT_ONCE - 1) yieldToRequests();
     }
     const before = this.#inSlots[slot];
-    for (const number of before) this.#words[number * PATTERN.words + PATTERN.names + slot] = 0;
+    for (const number of before) this.#setName(number, slot, 0);
     const now = new Set<number>();
     for (const [name, text] of texts.entries()) {
       const number = this.#numbers.get(text);
       if (number === undefined) continue;
       now.add(number);
-      this.#words[number * PATTERN.words + PATTERN.names + slot] = name + 1;
+      this.#setName(number, slot, name + 1);
     }
     this.#inSlots[slot] = now;
-    this.#retire(before, [now, this.#inSlots[other(slot)]]);
+    this.#retire(before, this.#inSlots);
   }
 
   /**
-   * Must be called after the policy in this slot was put in force. Retires the hostname patterns that only
-   * the policy in the other slot contains: their numbers may be reused later.
+   * Must be called after a policy was put in force. `used`: the slots in force and with a base. Retires the
+   * hostname patterns that only the policies in other slots contain: their numbers may be reused later.
    */
-  activated(slot: Slot): void {
-    this.#retire(this.#inSlots[other(slot)], [this.#inSlots[slot]]);
+  activated(used: readonly Slot[]): void {
+    const kept = used.map((slot) => this.#inSlots[slot]);
+    for (const slot of SLOTS) if (!used.includes(slot)) this.#retire(this.#inSlots[slot], kept);
   }
 
   /**
@@ -152,6 +161,16 @@ export class PatternTable {
     }
   }
 
+  #nameIn(number: number, slot: Slot): number {
+    if (slot === 2) return this.#third?.[number * THIRD_WORDS] ?? 0;
+    return this.#words[number * PATTERN.words + PATTERN.names + slot] ?? 0;
+  }
+
+  #setName(number: number, slot: Slot, name: number): void {
+    if (slot < 2) this.#words[number * PATTERN.words + PATTERN.names + slot] = name;
+    else if (this.#third !== undefined) this.#third[number * THIRD_WORDS] = name;
+  }
+
   #digestAt(number: number): string {
     return hexOf(this.#digestBytes(number));
   }
@@ -175,8 +194,4 @@ function digestOf(text: string): Uint8Array {
 
 function hexOf(digest: Uint8Array): string {
   return Buffer.from(digest).toString('hex');
-}
-
-function other(slot: Slot): Slot {
-  return slot === 0 ? 1 : 0;
 }

@@ -6,12 +6,11 @@ import {
   type MembershipChange,
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
+import type { Slot } from '#dataplane/abi/active-word.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { DENY_ONLY_SET } from './member-layout.js';
 import { MemberSets } from './member-sets.js';
 import { MemberTable } from './member-table.js';
-
-type Slot = 0 | 1;
 
 /**
  * The members: addresses that Kubernetes objects own, in memory that the BPF programs read (D38a). A
@@ -34,13 +33,17 @@ export class KernelMembers {
   readonly #awaitGracePeriod: () => void;
 
   constructor(
-    memory: { readonly members: Uint32Array; readonly sets: Uint32Array },
+    memory: {
+      readonly members: Uint32Array;
+      readonly sets: Uint32Array;
+      readonly thirdIndexes?: Uint32Array | undefined;
+    },
     random: Uint32Array,
     awaitGracePeriod: () => void,
   ) {
     this.#awaitGracePeriod = awaitGracePeriod;
     this.#table = new MemberTable(memory.members, random);
-    this.#sets = new MemberSets(memory.sets);
+    this.#sets = new MemberSets(memory.sets, memory.thirdIndexes);
     if (this.#table.count === 0) return;
     for (const [, mapIndex] of this.#table.members()) this.#sets.use(mapIndex, 1);
   }
@@ -102,6 +105,11 @@ export class KernelMembers {
   removeLeaving(): void {
     for (const address of this.#leaving) this.#set(address, 0, new Set());
     this.#leaving.clear();
+  }
+
+  /** See `MemberSets.useThird`. */
+  useThirdIndexes(indexes: Uint32Array | undefined): void {
+    this.#sets.useThird(indexes);
   }
 
   /**

@@ -37,3 +37,5 @@ export const MEMBER_HOMES = MEMBER_CAPACITY / 4;
 export const MEMBER_LINES = 1 + MEMBER_HOMES + MEMBER_PROBES - 1;
 /** Number of entries of the map `member_sets`. Entry 0 belongs to no set of selectors. */
 export const MEMBER_SETS = 1 << 14;
+/** Size of an entry of the map `third_indexes`, in 32-bit words; the index is in the first word. */
+export const THIRD_WORDS = 2;

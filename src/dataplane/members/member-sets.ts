@@ -1,10 +1,9 @@
 import { createHash } from 'node:crypto';
 import { append } from '#arrays/append.js';
 import type { SelectorSet } from '#contracts/kubernetes/membership.js';
+import { SLOTS, type Slot } from '#dataplane/abi/active-word.js';
 import type { MemberIndex } from '#policy/model/sources/member-index.js';
-import { DENY_ONLY_SET, MEMBER_SET, MEMBER_SETS } from './member-layout.js';
-
-type Slot = 0 | 1;
+import { DENY_ONLY_SET, MEMBER_SET, MEMBER_SETS, THIRD_WORDS } from './member-layout.js';
 
 /**
  * The sets of selectors in the BPF map `member_sets`. The map index of a set is the index of its entry. It
@@ -14,6 +13,8 @@ type Slot = 0 | 1;
  */
 export class MemberSets {
   readonly #words: Uint32Array;
+  /** The map `third_indexes`: the sets of groups of slot 2; undefined while the datapath has two slots. */
+  #third: Uint32Array | undefined;
   readonly #digests: Uint8Array;
   /** The map index of each set of selectors, by the digest of its keys in hexadecimal. */
   readonly #mapIndexes = new Map<string, number>();
@@ -30,16 +31,22 @@ export class MemberSets {
   /** Map indexes of sets that no address has any more. A BPF program may still have read such an index. */
   #awaitingGracePeriod: number[] = [];
   /** The compiled policy of each program slot; undefined if an earlier process put it in force. */
-  readonly #programs: [MemberIndex | null | undefined, MemberIndex | null | undefined] = [undefined, undefined];
+  readonly #programs: (MemberIndex | null | undefined)[] = SLOTS.map(() => undefined);
 
-  constructor(words: Uint32Array) {
+  constructor(words: Uint32Array, third?: Uint32Array) {
     this.#words = words;
+    this.#third = third;
     this.#digests = new Uint8Array(words.buffer, words.byteOffset, words.length * 4);
     for (let mapIndex = MEMBER_SETS - 1; mapIndex > 0; mapIndex--) {
       if (this.#isUsed(mapIndex)) this.#mapIndexes.set(hexOf(this.#digestAt(mapIndex)), mapIndex);
       else this.#free.push(mapIndex);
     }
     this.#idle = this.#mapIndexes.size;
+  }
+
+  /** Uses this memory for slot 2. It must contain the sets of groups of the policy in slot 2, if any. */
+  useThird(third: Uint32Array | undefined): void {
+    this.#third = third;
   }
 
   /** Whether `mapIndexOf` can find an entry for a new set of selectors. */
@@ -69,7 +76,7 @@ export class MemberSets {
     if (mapIndex === undefined) return DENY_ONLY_SET;
     this.#idle += 1;
     this.#mapIndexes.set(hexOf(digest), mapIndex);
-    for (const slot of [0, 1] as const) this.#storeGroupSet(mapIndex, slot, 0);
+    for (const slot of SLOTS) this.#storeGroupSet(mapIndex, slot, 0);
     this.#bindSet(mapIndex, set);
     this.#digestAt(mapIndex).set(digest);
     return mapIndex;
@@ -113,7 +120,7 @@ export class MemberSets {
   #bindSet(mapIndex: number, set: SelectorSet): void {
     this.#sets.set(mapIndex, set);
     this.#lastMapIndexes.set(set, mapIndex);
-    for (const slot of [0, 1] as const) {
+    for (const slot of SLOTS) {
       const program = this.#programs[slot];
       if (program != null) this.#storeGroupSet(mapIndex, slot, program.indexOf(set));
     }
@@ -136,7 +143,8 @@ export class MemberSets {
   }
 
   #storeGroupSet(mapIndex: number, slot: Slot, groupSet: number): void {
-    Atomics.store(this.#words, mapIndex * MEMBER_SET.words + MEMBER_SET.indexes + slot, groupSet);
+    if (slot < 2) Atomics.store(this.#words, mapIndex * MEMBER_SET.words + MEMBER_SET.indexes + slot, groupSet);
+    else if (this.#third !== undefined) Atomics.store(this.#third, mapIndex * THIRD_WORDS, groupSet);
   }
 
   #isUsed(mapIndex: number): boolean {

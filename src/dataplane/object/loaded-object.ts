@@ -1,10 +1,12 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:os';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
+import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
 import { flowSets, flowSlots } from '#dataplane/abi/flow.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import type { Settings } from '#dataplane/abi/settings.js';
 import { Prover } from '#dataplane/activate/prover.js';
+import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import { MappedGrants } from '#dataplane/grants/mapped-grants.js';
@@ -30,6 +32,7 @@ const PROGRAMS_OF_EACH: readonly ProgramName[] = [
   'weir_sweep',
   'weir_cut',
   'weir_prove',
+  'weir_set_revert',
   'weir_join',
   'weir_see_routes',
 ];
@@ -38,6 +41,8 @@ const MIGRATING: readonly ProgramName[] = ['weir_migrate_count', 'weir_migrate_f
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
   readonly grantCapacity: number;
+  /** Number of program slots (`SLOT_COUNT`); the usual number if undefined. */
+  readonly slotCount?: number;
   /** Whether the kernel can load the forward judge (a netfilter program), which needs Linux 6.4. */
   readonly judges?: boolean;
   /** Whether to load the program that measures lookups (bpf/classify/bench.h). */
@@ -76,15 +81,18 @@ export type Before = {
   readonly maps: ReadonlyMap<MapName, number>;
   /**
    * The active word of the earlier datapath (activation number and slot in force). The earlier datapath
-   * enforces its policy until the new object puts a policy in force. 0 if there is no earlier datapath.
+   * enforces its policy until the new object puts a policy in force. 0 if there is no earlier datapath, or if
+   * the new object uses its map `active`.
    */
   readonly word: number;
+  /** The deadline of the unconfirmed policy of the earlier datapath; null if there is none. */
+  readonly deadline: Deadline | null;
   /** The grants, if this process has already opened the maps `grants` and `patterns`. */
   readonly grants?: MappedGrants;
   /** The mapped maps `members` and `member_sets`, which are then not mapped again. */
   readonly members?: MappedMembers;
 };
-const NOTHING_BEFORE: Before = { maps: new Map(), word: 0 };
+const NOTHING_BEFORE: Before = { maps: new Map(), word: 0, deadline: null };
 
 /**
  * Returns the shape and layouts that these maps have in a BPF object with these options. Loads no object
@@ -108,13 +116,18 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   let judge: BpfObject | undefined;
   try {
     if (!before.maps.has('layouts')) writeLayouts(object);
-    const slots = new Slots({ program: object.mapFd('program'), active: object.mapFd('active') }, options.slotLines);
-    slots.succeed(before.word);
+    const { slotCount = SLOT_COUNT.usual, slotLines } = options;
+    const timer = new RevertTimer({ map: object.mapFd('revert'), program: object.programFd('weir_set_revert') });
+    const fds = { program: object.mapFd('program'), active: object.mapFd('active') };
+    const slots = new Slots(fds, slotLines, slotCount, timer);
+    slots.succeed(before.word, before.deadline);
     const prover = new Prover(object);
     const routes = new RouteCopy(object, options.copiesRoutes ?? false);
-    const grants = before.grants?.passTo(object) ?? new MappedGrants(object, options.grantCapacity);
-    if (before.grants === undefined && before.maps.has('patterns')) grants.recover(slots.slotInForce);
-    const mappedMembers = before.members ?? mapMembers(object);
+    const grants = before.grants ?? new MappedGrants(object, options.grantCapacity, slotCount);
+    if (before.grants !== undefined) grants.passTo(object, slotCount);
+    else if (before.maps.has('patterns')) grants.recover(slots.usedSlots);
+    const mappedMembers = before.members ?? mapMembers(object, slotCount);
+    before.members?.passTo(object, slotCount);
     return {
       options,
       object,
@@ -212,7 +225,11 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('flow_tags', flowSets(options.flowCapacity));
     if (!options.direct) object.resize('ways', 1);
     object.resize('hits', options.hitCapacity);
-    object.resize('rank_hits', 2 * options.rankCapacity);
+    const { slotCount = SLOT_COUNT.usual } = options;
+    object.resize('program', slotCount);
+    object.resize('rank_hits', slotCount * options.rankCapacity);
+    object.resize('third_names', slotCount === SLOT_COUNT.usual ? 1 : PATTERNS);
+    object.resize('third_indexes', slotCount === SLOT_COUNT.usual ? 1 : MEMBER_SETS);
     object.resize('grants', linesFor(options.grantCapacity));
     object.resize('patterns', PATTERNS);
     object.resize('members', MEMBER_LINES);
@@ -225,7 +242,7 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
   }
 }
 
-type Options = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
+type Options = Omit<ObjectOptions, 'slotCount' | 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
 
 const FLOWS = 1_024;
 const GRANTS = 1_024;

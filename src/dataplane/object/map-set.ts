@@ -2,6 +2,7 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path';
 import type { Adoption } from '#contracts/datapath/datapath.js';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
+import { type Deadline, readDeadline } from '#dataplane/activate/revert-timer.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#dataplane/loader/bpf-fd.js';
 import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
@@ -101,6 +102,11 @@ export class PinnedMaps {
     return new DataView(value.buffer).getUint32(0, true);
   }
 
+  /** Returns the deadline of the unconfirmed policy; null if there is none. */
+  deadline(): Deadline | null {
+    return this.has('revert') ? readDeadline(this.fd('revert')) : null;
+  }
+
   /** Returns the kernel's id of a pinned map; 0 if no map of this name is pinned. */
   id(name: MapName): number {
     return this.has(name) ? mapId(this.fd(name)) : 0;
@@ -108,14 +114,16 @@ export class PinnedMaps {
 
   capacity(): Capacity | undefined {
     if (!this.has('rank_hits') || !this.has('hits')) return undefined;
+    const slotCount = this.#entries('program');
     return {
+      slotCount,
       slotLines: Math.min(this.slotLines(), MAX_SLOT_LINES),
-      rankCapacity: this.#entries('rank_hits') / 2,
+      rankCapacity: this.#entries('rank_hits') / slotCount,
       hitCapacity: this.#entries('hits'),
     };
   }
 
-  /** Returns the number of cache lines in each of the two program slots. Each slot is one entry. */
+  /** Returns the number of cache lines in each program slot. Each slot is one entry. */
   slotLines(): number {
     return mapShape(this.fd('program')).valueSize / LINE_BYTES;
   }

@@ -99,7 +99,9 @@ class DatapathThread implements BegunDatapath {
   check = (): Promise<MachineCheck> => this.#running().request('check', []);
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
   review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
-  flip = (): ReturnType<Datapath['flip']> => this.#running().request('flip', []);
+  flip: Datapath['flip'] = (standing) => this.#running().request('flip', [standing]);
+  // A confirmation must not start a thread: without an open datapath, there is no base.
+  confirm: Datapath['confirm'] = async (generation) => this.#thread?.request('confirm', [generation]);
   unstage = (): ReturnType<Datapath['unstage']> => this.#running().request('unstage', []);
   stats = (): ReturnType<Datapath['stats']> => this.#running().request('stats', []);
   learned = (): ReturnType<Datapath['learned']> => this.#running().request('learned', []);
@@ -114,7 +116,7 @@ class DatapathThread implements BegunDatapath {
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);
   prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);
-  stage: Datapath['stage'] = (program, generation) => this.#running().request('stage', [program, generation]);
+  stage: Datapath['stage'] = (...given) => this.#running().request('stage', given);
   hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
   groupTraffic: Datapath['groupTraffic'] = () => this.#running().request('groupTraffic', []);
   flows: Datapath['flows'] = (query) => this.#running().request('flows', [query]);

@@ -25,10 +25,12 @@ import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
 import { type RenamedPolicing, renamedSentence } from '#contracts/datapath/renamed-interface.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
+import { STORED, type Standing } from '#contracts/datapath/unconfirmed.js';
 import type { Arrival } from '#contracts/policy/explain-facts.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 import type { Proof, ProofSample } from '#contracts/policy/proof-types.js';
+import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
 import { notEthernet } from '#dataplane/attach/interface-hooks.js';
 import { isEthernet } from '#dataplane/attach/interfaces/interfaces.js';
 import { renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
@@ -162,6 +164,7 @@ export class LocalDatapath {
     this.#changes.lookAtForwarding(upgrade);
     const inForce = upgrade.inForce();
     return {
+      base: upgrade.base(),
       adopted,
       inForce:
         inForce === null
@@ -198,9 +201,10 @@ export class LocalDatapath {
     return this.#changes.review();
   }
 
-  stage(program: Program, generation: number): Staged {
+  stage(program: Program, generation: number, standing: Standing = STORED): Staged {
     const open = this.#opened();
     const { yieldToRequests } = this;
+    this.#settleBase(open, generation, standing);
     const switchHooks = (): void => this.#policing.switchHooks(open);
     const image = layout(program, this.#lines);
     yieldToRequests();
@@ -209,7 +213,9 @@ export class LocalDatapath {
     if (open.upgrade.awaitsFlip) switchHooks();
     let placement = open.trafficStatistics.find(program.ruleNames);
     yieldToRequests();
-    const need = { lines: image.lines, ...open.trafficStatistics.need(placement) };
+    const { usedSlots, count } = open.loaded.slots;
+    const slotCount = usedSlots.length < SLOT_COUNT.usual ? count : SLOT_COUNT.withBase;
+    const need = { slots: slotCount, lines: image.lines, ...open.trafficStatistics.need(placement) };
     if (open.grow(need, switchHooks)) placement = open.trafficStatistics.find(program.ruleNames);
     const { trafficStatistics } = open;
     const { slots, grants, members, options } = open.loaded;
@@ -222,7 +228,7 @@ export class LocalDatapath {
   prove(sample: ProofSample): Proof {
     const { slots, prover } = this.#opened().loaded;
     if (!slots.staged) throw new Error('nothing is staged');
-    const mismatch = prover.mismatch(sample, slots.idleSlot, this.yieldToRequests);
+    const mismatch = prover.mismatch(sample, slots.filledSlot, this.yieldToRequests);
     if (mismatch !== null) {
       slots.unstage();
       throw new ProofFailed(mismatch);
@@ -231,7 +237,7 @@ export class LocalDatapath {
     return { classes, checked: expected.length, complete };
   }
 
-  flip(): Flipped {
+  flip({ unconfirmed }: Standing = STORED): Flipped {
     const open = this.#opened();
     const { upgrade, trafficStatistics } = open;
     const { slots, grants, members } = upgrade.loaded;
@@ -240,10 +246,39 @@ export class LocalDatapath {
       slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
     }
     const { staged } = trafficStatistics.ruleNameHistory;
+    if (unconfirmed === null) trafficStatistics.ruleNameHistory.forgetBase();
+    else trafficStatistics.ruleNameHistory.keepBase();
+    slots.prepareFlip(unconfirmed);
+    this.#noticeRevert(open);
     if (staged !== undefined) this.announce({ ...staged, epoch: slots.nextEpoch });
     const flipped = flipProgram({ slots, grants, members, trafficStatistics }, upgrade.enforced());
     if (isTakeover) this.#policing.completeTakeover(open);
     return flipped;
+  }
+
+  /** See `Datapath.confirm`. */
+  confirm(generation: number): void {
+    const { slots } = this.#opened().loaded;
+    const base = slots.keptBase();
+    if (base?.generation === generation && !base.hasReverted) slots.releaseBase();
+  }
+
+  /** Before a policy is staged: reverts to the base of an unconfirmed policy, removes it, or requires it. */
+  #settleBase(open: OpenDatapath, generation: number, { isStored, unconfirmed }: Standing): void {
+    const { slots } = open.loaded;
+    if (isStored && unconfirmed !== null) slots.requireBase(unconfirmed);
+    else if (isStored && slots.keptBase()?.generation === generation) slots.revert();
+    else if (isStored) slots.releaseBase();
+    this.#noticeRevert(open);
+  }
+
+  /**
+   * Updates the state of this thread if the base of an unconfirmed policy has come in force without a flip.
+   */
+  #noticeRevert({ loaded: { slots }, trafficStatistics }: OpenDatapath): void {
+    if (!slots.noticeRevert()) return;
+    const names = trafficStatistics.baseInForce(slots.epoch, slots.enforced()?.generation ?? 0);
+    if (names !== undefined) this.announce(names);
   }
 
   /**

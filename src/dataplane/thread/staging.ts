@@ -36,8 +36,8 @@ export function stageProgram(
   slots.fill(image, generation);
   // The next two calls must come after `slots.fill`, which waits until no packet uses the former policy in
   // this slot, and so none of its hostname patterns and sets of selectors.
-  grants.fill(slots.idleSlot, patterns, yieldToRequests);
-  members.fill(slots.idleSlot, program.members);
+  grants.fill(slots.filledSlot, patterns, yieldToRequests);
+  members.fill(slots.filledSlot, program.members);
   // This call must come after `flushIdleSlot`. Before that, flows may still count for rules of the former
   // policy in this slot.
   trafficStatistics.stage(placement, generation);
@@ -45,10 +45,10 @@ export function stageProgram(
 
 /** Puts the staged policy in force. `before`: the generation that was in force until now (`Slots.flip`). */
 export function flipProgram({ slots, grants, members, trafficStatistics }: Loaded, before = slots.enforced()): Flipped {
-  const filled = slots.idleSlot;
+  const filled = slots.filledSlot;
   trafficStatistics.expectFlip();
   const flipped = slots.flip(before);
-  grants.activated(filled);
+  grants.activated(slots.usedSlots);
   members.removeLeaving();
   trafficStatistics.ruleNameHistory.flip(flipped.epoch);
   return { ...flipped, uncompiled: members.uncompiledIn(filled) };

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
+import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
 import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { smallestCapacity } from '#dataplane/object/capacity.js';
 import {
@@ -21,7 +22,7 @@ import {
 import { fillPredecessors } from './predecessors.js';
 
 /** The options of a BPF object that do not depend on the size of the policy. */
-export type FixedOptions = Omit<ObjectOptions, 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
+export type FixedOptions = Omit<ObjectOptions, 'slotCount' | 'slotLines' | 'rankCapacity' | 'hitCapacity' | 'migrates'>;
 
 /** A loaded datapath that is ready to take over from the datapath in force. */
 export type Successor = {
@@ -43,8 +44,10 @@ export type Inheritance = {
   readonly superfluous: readonly PinnedMaps[];
 };
 
-const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'predecessors', 'layouts']);
+const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'revert', 'predecessors', 'layouts']);
 const POLICY_MAPS: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
+/** The maps with what the policy in slot 2 has in `patterns` and `member_sets` for the other slots. */
+const THIRD_MAPS: readonly MapName[] = ['third_names', 'third_indexes'];
 const FLOW_MAPS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 const MEMBER_MAPS: readonly MapName[] = ['members', 'member_sets'];
 /**
@@ -72,11 +75,18 @@ export function prepareSuccessor(
   const wanted = describeMaps(options, MAPS);
   const adopted = adoptable(sets, inForce, wanted);
   const reused = adopted === undefined ? shared(inForce, wanted) : fdsOf(adopted, MAPS);
-  const initialWord = adopted === inForce ? 0 : (inForce?.word() ?? 0);
+  const earlier = adopted === inForce ? undefined : inForce;
   const predecessors = sets
     .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
     .reverse();
-  const loaded = loadObject({ ...options, migrates: predecessors.length > 0 }, { maps: reused, word: initialWord });
+  const loaded = loadObject(
+    { ...options, migrates: predecessors.length > 0 },
+    {
+      maps: reused,
+      word: earlier?.word() ?? 0,
+      deadline: earlier?.deadline() ?? null,
+    },
+  );
   let handover: BpfObject | undefined;
   try {
     if (inForce !== undefined && adopted !== inForce) {
@@ -127,11 +137,13 @@ function shared(inForce: PinnedMaps | undefined, wanted: ReadonlyMap<MapName, Ma
   // Share all flow maps or none of them, because the same hash seed places the entries in all of them.
   if (!FLOW_MAPS.every((name) => equal.has(name))) for (const name of FLOW_MAPS) equal.delete(name);
   // Share all maps of the policy or none of them, except that `patterns` can be shared alone.
-  const keepsPolicy = POLICY_MAPS.every((name) => equal.has(name));
+  const hasThird = inForce.capacity()?.slotCount !== SLOT_COUNT.usual;
+  const keepsPolicy = [...POLICY_MAPS, ...(hasThird ? THIRD_MAPS : [])].every((name) => equal.has(name));
   for (const name of POLICY_MAPS) if (!keepsPolicy && name !== 'patterns') equal.delete(name);
-  if (!equal.has('patterns')) equal.delete('grants');
+  if (!equal.has('patterns')) for (const name of ['grants', 'third_names'] as const) equal.delete(name);
   // Share both maps of the members or none, because `members` contains indexes of `member_sets`.
-  if (!MEMBER_MAPS.every((name) => equal.has(name))) for (const name of MEMBER_MAPS) equal.delete(name);
+  if (!MEMBER_MAPS.every((name) => equal.has(name)))
+    for (const name of [...MEMBER_MAPS, 'third_indexes'] as const) equal.delete(name);
   return fdsOf(inForce, [...equal]);
 }
 

@@ -15,6 +15,7 @@
  */
 
 import type { Enforced } from '#contracts/datapath/datapath.js';
+import type { KeptBase } from '#contracts/datapath/unconfirmed.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
@@ -123,6 +124,17 @@ export class Upgrade {
   }
 
   /**
+   * Returns the base of the unconfirmed policy in force; null if there is none, or if this datapath cannot
+   * keep it, because it does not share the compiled policies of the earlier datapath.
+   */
+  base(): KeptBase | null {
+    const { inForce } = this.#inheritance;
+    if (!this.awaitsFlip) return this.loaded.slots.keptBase();
+    if (inForce === undefined || !this.#hasPolicyOf(inForce)) return null;
+    return inForce.inspect((slots) => slots.keptBase(inForce.deadline()));
+  }
+
+  /**
    * Must be called when the hooks have the BPF programs of `programs`. Completes the upgrade, except while
    * the earlier datapath still enforces another compiled policy; then the next activation of a policy
    * completes it.
@@ -131,7 +143,7 @@ export class Upgrade {
     const { inForce } = this.#inheritance;
     if (this.awaitsFlip) {
       if (inForce === undefined || !this.#hasPolicyOf(inForce)) return;
-      inForce.inspect((slots) => this.loaded.slots.adoptInForce(slots));
+      inForce.inspect((slots) => this.loaded.slots.adoptInForce(slots, inForce.deadline()));
     }
     this.complete(switchHooks);
   }
@@ -210,8 +222,9 @@ export class Upgrade {
    */
   grow(need: Need, switchHooks: SwitchHooks): boolean {
     const before = this.#current;
-    const capacity = capacityFor(need, before.loaded.options, this.#programCapacity);
-    const grown = grownMaps(before.loaded.options, capacity);
+    const { options, slots } = before.loaded;
+    const capacity = capacityFor(need, { ...options, slotCount: slots.count }, this.#programCapacity);
+    const grown = grownMaps(options, capacity, slots.count);
     if (grown.length === 0) return false;
     const kept = MAPS.filter((name) => !grown.includes(name));
     const loaded = loadObject(
@@ -219,6 +232,7 @@ export class Upgrade {
       {
         maps: mapsOf(before.loaded.object, kept),
         word: this.awaitsFlip ? (this.#inheritance.inForce?.word() ?? 0) : 0,
+        deadline: this.awaitsFlip ? (this.#inheritance.inForce?.deadline() ?? null) : null,
         grants: before.loaded.grants,
         members: before.loaded.mappedMembers,
       },
@@ -227,7 +241,7 @@ export class Upgrade {
     let handover: BpfObject | undefined;
     let hits: HitsMigration | undefined;
     try {
-      if (grown.includes('program')) loaded.slots.copyInForce(before.loaded.slots);
+      if (grown.includes('program')) loaded.slots.copyUsed(before.loaded.slots);
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
       if (grown.includes('hits')) hits = this.#migrateHits(before.loaded, loaded);
       if (before.handover !== undefined) handover = loadHandover(loaded);
@@ -238,6 +252,8 @@ export class Upgrade {
       this.#current = before;
       hits?.close();
       handover?.close();
+      before.loaded.grants.passTo(before.loaded.object, before.loaded.slots.count);
+      before.loaded.mappedMembers.passTo(before.loaded.object, before.loaded.slots.count);
       loaded.close('grants_and_members');
       set?.remove();
       switchHooks();
@@ -334,24 +350,26 @@ function hitsOf({ object }: LoadedObject): HitsMap {
   return { fd: object.mapFd('hits'), description: object.describe('hits') };
 }
 
-function grownMaps(before: Capacity, after: Capacity): MapName[] {
+function grownMaps(before: Omit<Capacity, 'slotCount'>, after: Capacity, slotCount: number): MapName[] {
   const grown: MapName[] = [];
-  if (before.slotLines !== after.slotLines) grown.push('program');
-  if (before.rankCapacity !== after.rankCapacity) grown.push('rank_hits');
+  const hasMoreSlots = slotCount !== after.slotCount;
+  if (hasMoreSlots || before.slotLines !== after.slotLines) grown.push('program');
+  if (hasMoreSlots || before.rankCapacity !== after.rankCapacity) grown.push('rank_hits');
+  if (hasMoreSlots) grown.push('third_names', 'third_indexes');
   if (before.hitCapacity !== after.hitCapacity) grown.push('hits');
   return grown;
 }
 
 /**
- * Copies the map `rank_hits` (the entries of `hits` for each rule) for both program slots, because a staged
+ * Copies the map `rank_hits` (the entries of `hits` for each rule) for all program slots, because a staged
  * policy may already use the idle slot.
  */
 function copyRanks(from: LoadedObject, to: LoadedObject): void {
   const [old, fresh] = [ranksOf(from), ranksOf(to)];
-  for (const slot of [0, 1]) {
-    const half = old.words.length / 2;
-    fresh.words.set(old.words.subarray(slot * half, (slot + 1) * half), (slot * fresh.words.length) / 2);
-  }
+  const part = old.words.length / from.slots.count;
+  const target = fresh.words.length / to.slots.count;
+  for (let slot = 0; slot < from.slots.count; slot++)
+    fresh.words.set(old.words.subarray(slot * part, (slot + 1) * part), slot * target);
   old.unmap();
   fresh.unmap();
 }

@@ -21,17 +21,21 @@ export type PendingWritePorts = {
    * single node.
    */
   readonly chooseNodes: ((share: number) => Promise<readonly string[]>) | null;
+  /** Whether this node has a dataplane that enforces policies. */
+  readonly enforced: boolean;
+  /** The generation of the policy in force; 0 if none. Omitted: that of the store. */
+  readonly generationInForce?: () => number;
 };
 
 /**
  * Returns a refusal if a roll-out is requested without a cluster, or if the present pending change forbids
  * the write. Otherwise returns null.
  */
-export async function refusalWhilePending(
-  { policies, chooseNodes }: PendingWritePorts,
-  { terms }: PolicyWrite,
-): Promise<Refusal | null> {
+export async function refusalWhilePending(ports: PendingWritePorts, { terms }: PolicyWrite): Promise<Refusal | null> {
+  const { policies, chooseNodes } = ports;
   if (terms?.kind === 'rollout' && chooseNodes === null) return NO_CLUSTER;
+  const unrevertible = terms?.kind === 'confirm' && chooseNodes === null ? await refusalWithoutBase(ports) : null;
+  if (unrevertible !== null) return unrevertible;
   const pending = await firstValueFrom(policies.pending);
   if (pending === null) return null;
   const { generation, by } = pending;
@@ -44,6 +48,24 @@ export async function refusalWhilePending(
   return refusal(
     'change_pending',
     `generation ${generation}, which ${by} wrote, waits for its confirmation; confirm or revert it first`,
+  );
+}
+
+/**
+ * Returns a refusal if the kernel does not enforce the policy of the store, to which it would have to revert
+ * an unconfirmed policy.
+ */
+async function refusalWithoutBase({
+  policies,
+  enforced,
+  generationInForce,
+}: PendingWritePorts): Promise<Refusal | null> {
+  const stored = await policies.generation();
+  const inForce = generationInForce?.() ?? stored;
+  if (!enforced || inForce === stored) return null;
+  return refusal(
+    'dataplane_unavailable',
+    `generation ${stored} of the store is not in force, so a write cannot be reverted to it; write without confirm_within, or try again later`,
   );
 }
 

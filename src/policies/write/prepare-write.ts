@@ -70,6 +70,8 @@ export type PrepareWritePorts = PendingWritePorts &
      * verdicts) is computed.
      */
     readonly onCompiled?: (policy: UnsampledPolicy) => void;
+    /** Called before the stored policy is put in force after a start, and after each failure of that. */
+    readonly beforeRestore?: () => Promise<void>;
   };
 
 /** A policy write, and what its preparation depends on. */

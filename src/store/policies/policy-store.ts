@@ -26,6 +26,7 @@ import type {
 } from '#store/store-types.js';
 import { Bodies, type BodyWrite, edited, type WholeBodyWrite } from './bodies.js';
 import { CommitWriter } from './commit-writer.js';
+import { type ChangeDeadline, ConfirmationTime } from './confirmation-time.js';
 import { DEFAULT_BOUNDS, type HistoryBounds } from './history-bounds.js';
 import { HistorySweep } from './history-sweep.js';
 import type { LastGoodFile } from './last-good.js';
@@ -88,6 +89,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #restored = new Map<string, Uint8Array>();
   readonly #present = new BehaviorSubject<PolicyState>(NO_POLICIES);
   readonly #followed = new Subject<number>();
+  readonly #time = new ConfirmationTime();
   /** The id of the pending change that this node reverted by itself, without a change of the store. */
   #revertedHere: string | null = null;
 
@@ -121,6 +123,10 @@ class KvPolicyStore implements PolicyStore {
     );
   }
 
+  get deadline(): Observable<ChangeDeadline | null> {
+    return this.#time.deadline;
+  }
+
   get reverted(): RevertedChange | null {
     return this.#state.head.reverted ?? null;
   }
@@ -144,6 +150,7 @@ class KvPolicyStore implements PolicyStore {
     for (const id of loaded.damaged) this.#damaged.add(id);
     for (const [sha256, body] of loaded.restored) this.#restored.set(sha256, body);
     this.#present.next(loaded.state);
+    this.#noteTime(true);
     if (loaded.isCopyOld) await this.#copy.write(loaded.state);
   }
 
@@ -195,6 +202,7 @@ class KvPolicyStore implements PolicyStore {
       const { pending } = this.#state.head;
       if (pending?.id !== end.change)
         throw new StoreError('revision_conflict', 'the change is not pending any more; nothing was changed');
+      if (end.outcome === 'complete') this.#refuseAfterDeadline();
       const { head, row } = settled(this.#state, end, pending);
       const plan = {
         head,
@@ -208,6 +216,10 @@ class KvPolicyStore implements PolicyStore {
         this.#follow(plan.operations);
       }
     });
+  }
+
+  correctDeadline(change: string, atMs: number): void {
+    this.#time.correct(change, atMs);
   }
 
   revertHere(change: string): void {
@@ -287,6 +299,7 @@ class KvPolicyStore implements PolicyStore {
         'revision_conflict',
         'commit the policy: another write was committed first; nothing was changed',
       );
+    if (plan.head.generation !== this.#state.head.generation) this.#refuseAfterDeadline();
     this.#copy.willCommit({ put, before, body: plan.body });
     // `#follow` writes the last-good copy later. The response need not wait for it, because etcd also stores
     // the policy.
@@ -295,6 +308,24 @@ class KvPolicyStore implements PolicyStore {
     await this.#commits.write(plan);
     this.#adopt(plan.operations);
     if (this.#copy.isOld) await this.#copy.write(this.#state);
+  }
+
+  /**
+   * Throws if the time of the pending change has passed: Weir reverts it, and nothing may complete it any
+   * more.
+   */
+  #refuseAfterDeadline(): void {
+    if (!this.#time.hasPassed) return;
+    throw new StoreError(
+      'revision_conflict',
+      'the time for the confirmation of the pending change has passed: Weir reverts it; nothing was changed',
+    );
+  }
+
+  #noteTime(isOld: boolean): void {
+    if (this.#shared !== null) return;
+    const { pending } = this.#state.head;
+    this.#time.note(pending === undefined ? null : withoutRow(pending), { isOld });
   }
 
   #planned(change: PolicyChange): Promise<Plan> {
@@ -339,6 +370,7 @@ class KvPolicyStore implements PolicyStore {
     // `policy.fallback` must not replace it.
     if (head.active !== null && !rows.has(active)) this.#damaged.add(active);
     this.#present.next({ head, rows });
+    this.#noteTime(false);
     this.#copy.changed(before, { head, rows });
   }
 

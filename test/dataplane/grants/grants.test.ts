@@ -10,7 +10,7 @@ function make(capacity: number, patterns: number): Grants {
   const words = { grants: linesFor(capacity) * LINE.words, patterns: patterns * PATTERN.words };
   return new Grants(
     { grants: new Uint32Array(words.grants), patterns: new Uint32Array(words.patterns) },
-    { capacity, inForce: undefined, random: Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f) },
+    { capacity, used: [], random: Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f) },
   );
 }
 
@@ -22,12 +22,12 @@ function stage(grants: Grants, slot: 0 | 1, patterns: readonly string[]): void {
 test('a policy with as many hostname patterns as the pattern table has room for is accepted, and one with more patterns is refused without a change', () => {
   const grants = make(8, 3);
   stage(grants, 1, ['a', 'b', 'c']);
-  grants.activated(1);
+  grants.activated([1]);
   const refused = () => grants.makeRoom(['d'], () => {});
   expect(refused).toThrow(new CapacityExceeded('patterns', 4, 3));
   expect(grants.patterns).toEqual({ entries: 3, capacity: 3 });
   stage(grants, 0, ['a']);
-  grants.activated(0);
+  grants.activated([0]);
   let waited = 0;
   grants.makeRoom(['a', 'd', 'e'], () => waited++);
   grants.fill(1, ['a', 'd', 'e']);
@@ -37,7 +37,7 @@ test('a policy with as many hostname patterns as the pattern table has room for 
 test('the list of DNS grants (addresses learned for hostname patterns) omits expired grants and grants of removed patterns', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a', 'b']);
-  grants.activated(1);
+  grants.activated([1]);
   grants.add(
     [
       { pattern: 'a', addresses: [1, 2], expiresAtNs: NOW + 60n * SECOND },
@@ -53,14 +53,14 @@ test('the list of DNS grants (addresses learned for hostname patterns) omits exp
   expect(expiry).toBeLessThanOrEqual(NOW + 60n * SECOND);
   expect(expiry).toBeGreaterThan(NOW + 59n * SECOND);
   stage(grants, 0, ['b']);
-  grants.activated(0);
+  grants.activated([0]);
   expect(grants.learned(NOW).map(({ pattern }) => pattern)).toEqual(['b']);
 });
 
 test('a sweep of the table of DNS grants (addresses learned for hostname patterns) removes expired grants at once if the table was full, and otherwise one day after the expiry', () => {
   const grants = make(8, 8);
   stage(grants, 1, ['a']);
-  grants.activated(1);
+  grants.activated([1]);
   const grant = (addresses: readonly number[]): number =>
     grants.add([{ pattern: 'a', addresses, expiresAtNs: NOW + SECOND }], NOW);
   grant([1, 2, 3]);

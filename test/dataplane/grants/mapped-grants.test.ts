@@ -51,7 +51,7 @@ test('the BPF maps of DNS grants (addresses learned for hostname patterns) are m
   const grants = make();
   grants.makeRoom([], () => {});
   grants.fill(0, []);
-  grants.activated(0);
+  grants.activated([0]);
   grants.sweep(NOW);
   const granted = [{ pattern: 'a', addresses: [1], expiresAtNs: NOW * 100n }];
   expect([grants.add(granted, NOW), grants.patternsOf(1, NOW), grants.learned(NOW)]).toEqual([0, [], []]);
@@ -62,7 +62,7 @@ test('the BPF maps of DNS grants (addresses learned for hostname patterns) are m
   ]);
   grants.makeRoom(['a'], () => {});
   grants.fill(1, ['a']);
-  grants.activated(1);
+  grants.activated([1]);
   expect([grants.add(granted, NOW), grants.patternsOf(1, NOW), mapped()]).toEqual([0, ['a'], ['grants', 'patterns']]);
   grants.unmap();
   expect([mapped(), grants.patternsOf(1, NOW)]).toEqual([[], []]);
@@ -75,11 +75,11 @@ test('a process maps the DNS grants (addresses learned for hostname patterns) of
   first.add([{ pattern: 'a', addresses: [7], expiresAtNs: NOW * 100n }], NOW);
   first.unmap();
   const second = make();
-  second.recover(1);
+  second.recover([1]);
   expect([mapped(), second.addresses.entries]).toEqual([['grants', 'patterns'], 1]);
   second.unmap();
   const third = make();
-  third.recover(0);
+  third.recover([0]);
   expect(mapped()).toEqual([]);
   third.makeRoom(['b'], () => {});
   expect([third.addresses.entries, third.patterns.entries]).toEqual([0, 0]);

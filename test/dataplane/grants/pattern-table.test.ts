@@ -16,9 +16,9 @@ function namesOf(words: Uint32Array, number: number | undefined): number[] {
 describe('the number of a pattern in the pattern table', () => {
   test('the number of a hostname pattern in the pattern table stays the same when another policy is put in force, unlike its number in the compiled policy', () => {
     const words = memory();
-    const table = new PatternTable(words, undefined);
+    const table = new PatternTable(words, []);
     table.fill(1, ['a', 'b']);
-    table.activated(1);
+    table.activated([1]);
     const [a, b] = [table.numberOf('a'), table.numberOf('b')];
     expect([namesOf(words, a), namesOf(words, b)]).toEqual([
       [0, 1],
@@ -29,18 +29,18 @@ describe('the number of a pattern in the pattern table', () => {
       [3, 1],
       [2, 2],
     ]);
-    table.activated(0);
+    table.activated([0]);
     expect([table.numberOf('a'), table.numberOf('b')]).toEqual([a, b]);
   });
 
   test('the number of a hostname pattern is reused only after the grants of the removed pattern are cleared and an RCU grace period is over', () => {
-    const table = new PatternTable(memory(2), undefined);
+    const table = new PatternTable(memory(2), []);
     table.fill(1, ['a', 'b']);
-    table.activated(1);
+    table.activated([1]);
     const a = table.numberOf('a') ?? -1;
     table.fill(0, ['b']);
     expect([table.isLive(a), table.hasRetired]).toEqual([true, false]);
-    table.activated(0);
+    table.activated([0]);
     expect([table.isLive(a), table.hasRetired, table.numberOf('a')]).toEqual([false, true, undefined]);
     expect(table.shortage(['b', 'c'])).toBe(1);
     table.cleared();
@@ -52,9 +52,9 @@ describe('the number of a pattern in the pattern table', () => {
   });
 
   test('the number of a hostname pattern in the pattern table is freed if a policy with the pattern that is prepared (staged) but not in force is discarded', () => {
-    const table = new PatternTable(memory(2), undefined);
+    const table = new PatternTable(memory(2), []);
     table.fill(1, ['a']);
-    table.activated(1);
+    table.activated([1]);
     table.fill(0, ['a', 'b']);
     table.fill(0, ['a']);
     expect([table.numberOf('b'), table.hasRetired, table.count]).toEqual([undefined, true, 1]);
@@ -62,11 +62,11 @@ describe('the number of a pattern in the pattern table', () => {
 
   test('after a restart, the table of hostname patterns recovers the numbers for the policy in force, and not for a policy that was prepared (staged) but not in force', () => {
     const words = memory();
-    const before = new PatternTable(words, undefined);
+    const before = new PatternTable(words, []);
     before.fill(1, ['a', 'b']);
-    before.activated(1);
+    before.activated([1]);
     before.fill(0, ['b', 'c']);
-    const after = new PatternTable(words, 1);
+    const after = new PatternTable(words, [1]);
     expect(['a', 'b', 'c'].map((text) => after.numberOf(text))).toEqual([
       before.numberOf('a'),
       before.numberOf('b'),

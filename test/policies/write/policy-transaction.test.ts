@@ -302,6 +302,8 @@ function bound(policies: Store['policies'], target: Store['policies']): Store['p
     headCommit: () => target.headCommit(),
     followed: target.followed,
     pending: target.pending,
+    deadline: target.deadline,
+    correctDeadline: (...at) => target.correctDeadline(...at),
     reverted: target.reverted,
     plan: (change) => target.plan(change),
     bodySha256: (id, plan) => target.bodySha256(id, plan),

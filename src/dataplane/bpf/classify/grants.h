@@ -76,8 +76,8 @@ union grants_entry {
  * number. The number does not change while a policy uses the pattern.
  */
 struct pattern {
-	/* For each program slot: index of the pattern among the names of that compiled policy, plus 1. 0: that
-	 * compiled policy does not use the pattern.
+	/* For program slots 0 and 1: index of the pattern among the names of that compiled policy, plus 1. 0: that
+	 * compiled policy does not use the pattern. `third_names` has the same for slot 2.
 	 */
 	__u32 names[2];
 	__u8 digest[24]; /* truncated SHA-256 of the pattern's text; zeros: the pattern number is free, or waits for an RCU grace period */
@@ -106,6 +106,18 @@ struct {
 	__type(key, __u32);
 	__type(value, struct pattern);
 } patterns SEC(".maps");
+
+/* For each pattern number: what `names` of struct pattern has for the other slots, for program slot 2. This
+ * is a map of its own, so that `patterns` has the same layout as in a build without a third slot, and an
+ * upgrade keeps the learned addresses.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} third_names SEC(".maps");
 
 static __always_inline void *grants_at(__u32 index)
 {
@@ -163,6 +175,22 @@ __noinline __u64 find_grant(__u32 address)
 	return 0;
 }
 
+/* Returns what `names` of struct pattern has for a program slot. */
+static __always_inline __u32 name_in(__u32 slot, __u32 number)
+{
+	struct pattern *pattern;
+	__u64 *third;
+
+	if (slot & 2) {
+		third = bpf_map_lookup_elem(&third_names, &number);
+		return third ? *third : 0;
+	}
+	pattern = bpf_map_lookup_elem(&patterns, &number);
+	if (!pattern)
+		return 0;
+	return slot ? pattern->names[1] : pattern->names[0];
+}
+
 /* Returns the verdict word that one grant (an address learned for a hostname pattern) gives in a rule block,
  * or NO_MATCH. `where` is program slot << 32 | reference to the tree of hostnames. `keys` is source port <<
  * 32 | port-map key. `target` is time << 32 | destination. The time is the present time in units of 2^27 ns,
@@ -173,14 +201,10 @@ __noinline __u64 find_grant(__u32 address)
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
 	__u32 number = grant, name, found;
-	struct pattern *pattern;
 
 	if (grant >> 32 <= target >> 32)
 		return NO_MATCH;
-	pattern = bpf_map_lookup_elem(&patterns, &number);
-	if (!pattern)
-		return NO_MATCH;
-	name = where >> 32 ? pattern->names[1] : pattern->names[0];
+	name = name_in(where >> 32, number);
 	if (!name)
 		return NO_MATCH;
 	found = search_tree(image_of(where >> 32), where, name, NONE);

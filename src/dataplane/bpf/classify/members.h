@@ -56,9 +56,9 @@ union members_entry {
 
 /* A set of selectors. Its map index is the index of its entry in the map `member_sets`. */
 struct member_set {
-	/* For each program slot: index of the set of groups that these selectors select, in that compiled
+	/* For program slots 0 and 1: index of the set of groups that these selectors select, in that compiled
 	 * policy. 0: that compiled policy does not contain the set, so its members are deny-only
-	 * (DENY_ONLY_SET).
+	 * (DENY_ONLY_SET). `third_indexes` has the same for slot 2.
 	 */
 	__u32 indexes[2];
 	__u8 digest[24]; /* truncated SHA-256 of the keys of the selectors; zeros: the entry is free */
@@ -84,6 +84,17 @@ struct {
 	__type(key, __u32);
 	__type(value, struct member_set);
 } member_sets SEC(".maps");
+
+/* For each entry of `member_sets`: what `indexes` of struct member_set has for the other slots, for program
+ * slot 2.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} third_indexes SEC(".maps");
 
 static __always_inline void *members_at(__u32 index)
 {
@@ -141,6 +152,11 @@ __noinline __u64 owner_of(__u32 slot, __u32 address)
 	set = bpf_map_lookup_elem(&member_sets, &map_index);
 	if (!set)
 		return changes | 1;
+	if (slot & 2) {
+		__u64 *third = bpf_map_lookup_elem(&third_indexes, &map_index);
+
+		return changes | (1 + (third ? (__u32)READ_ONCE(*third) : 0));
+	}
 	return changes | (1 + READ_ONCE(set->indexes[slot & 1]));
 }
 

@@ -10,7 +10,7 @@ struct {
 	__type(value, struct proof_packet);
 } proof SEC(".maps");
 
-static long prove_one(__u32 index, const __u32 *slot)
+static long prove_one(__u32 index, const __u32 *word)
 {
 	struct proof_packet *asked = bpf_map_lookup_elem(&proof, &index);
 	struct packet packet = {};
@@ -26,11 +26,11 @@ static long prove_one(__u32 index, const __u32 *slot)
 	packet.protocol = asked->protocol;
 	packet.icmp_type = asked->icmp_type;
 	packet.icmp_code = asked->icmp_code;
-	image = image_of(slot_of(*slot));
+	image = image_of(slot_of(*word));
 	list = find_list_of(image, asked->source, asked->destination, asked->owner);
 	packet.prefetched.list = list;
-	packet.prefetched.active_word = *slot;
-	asked->word = classify_with(&packet, *slot, false, WITHOUT_GRANTS);
+	packet.prefetched.active_word = *word;
+	asked->word = classify_with(&packet, *word, false, WITHOUT_GRANTS);
 	/* If the fast path gives another verdict word than the full search, set the word to 0. The reference
 	 * evaluator never expects 0, so the proof then fails.
 	 */
@@ -48,9 +48,9 @@ static long prove_one(__u32 index, const __u32 *slot)
 SEC("syscall")
 int weir_prove(struct proof_request *request)
 {
-	__u32 slot = request->slot, count = request->count;
+	__u32 word = request->word, count = request->count;
 
-	return bpf_loop(count, prove_one, &slot, 0) == count ? 0 : 1;
+	return bpf_loop(count, prove_one, &word, 0) == count ? 0 : 1;
 }
 
 #endif

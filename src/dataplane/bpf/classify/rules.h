@@ -21,9 +21,10 @@
 #define NAMED_SHIFT 8
 #define RULE_BLOCK_NAMED 0x80000000U
 
+/* Returns the program slot of an active word: 0, 1 or 2. */
 static __always_inline __u32 slot_of(__u32 active_word)
 {
-	return active_word & 1;
+	return (active_word & 1) | (active_word >> 29 & 2);
 }
 
 /* Returns the index of the cache line of the rule list of a source, or 0 if the program image is damaged.

@@ -130,7 +130,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	event->icmp_code = packet->icmp_code;
 	event->tcp_flags = packet->tcp_flags;
 	event->flags = (word & AUDITED ? EVENT_AUDITED : 0) | (packet->outgoing ? EVENT_OUTGOING : 0);
-	event->epoch = active_word >> 1;
+	event->epoch = active_word >> 1 & MAX_EPOCH;
 	event->word = word;
 	event->hit = ref.hit;
 	event->hit_check = ref.check;

@@ -11,8 +11,7 @@ static __always_inline struct hit_ref hit_of(__u32 active_word, __u32 word)
 
 	if (at >= settings.rank_capacity)
 		return none;
-	if (active_word & 1)
-		at += settings.rank_capacity;
+	at += slot_of(active_word) * settings.rank_capacity;
 	found = bpf_map_lookup_elem(&rank_hits, &at);
 	return found ? *found : none;
 }

@@ -1,6 +1,7 @@
 import { u32At, u64At } from '#arrays/read.js';
 import { CapacityExceeded } from '#contracts/datapath/datapath.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
+import { SLOT_COUNT, type Slot } from '#dataplane/abi/active-word.js';
 import { HIT_BYTES, HIT_OFFSETS, HIT_REF_BYTES, HIT_REF_OFFSETS } from '#dataplane/abi/hit.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -43,11 +44,11 @@ export class Hits {
   readonly #wide: BigUint64Array;
   #index: HitIndex;
 
-  constructor(fds: { readonly hits: number; readonly rankHits: number }) {
+  constructor(fds: { readonly hits: number; readonly rankHits: number }, slotCount: number = SLOT_COUNT.usual) {
     this.capacity = mapShape(fds.hits).maxEntries;
-    this.rankCapacity = mapShape(fds.rankHits).maxEntries / 2;
+    this.rankCapacity = mapShape(fds.rankHits).maxEntries / slotCount;
     this.#hits = new MappedMemory('hits', fds.hits, this.capacity * HIT_BYTES);
-    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, 2 * this.rankCapacity * HIT_REF_BYTES);
+    this.#ranks = new MappedMemory('rank_hits', fds.rankHits, slotCount * this.rankCapacity * HIT_REF_BYTES);
     this.#words = this.#hits.words;
     this.#wide = new BigUint64Array(this.#words.buffer);
     this.#index = new HitIndex(this.#words, this.capacity);
@@ -127,23 +128,20 @@ export class Hits {
 
   /**
    * Returns how many ranks (places of rules and defaults), and how many entries of `hits`, are necessary to
-   * keep the given policy and the policy in force. Entries that neither policy uses count as free.
+   * keep the given policy and those in `usedSlots`. Entries that no such policy uses count as free.
    */
-  need(
-    { entries, missing }: Placement,
-    activeSlot: number | undefined,
-  ): { readonly ranks: number; readonly hits: number } {
+  need({ entries, missing }: Placement, usedSlots: readonly Slot[]): { readonly ranks: number; readonly hits: number } {
     const ranks = entries.length;
     if (this.#index.count + missing < this.capacity) return { ranks, hits: this.#index.count + missing + 1 };
-    return { ranks, hits: this.#inUse(entries, activeSlot).count + missing + 1 };
+    return { ranks, hits: this.#inUse(entries, usedSlots).count + missing + 1 };
   }
 
   /**
    * Throws `CapacityExceeded` if `rank_hits` has too few elements for the rules and defaults of a policy, or
    * `hits` has too few entries.
    */
-  checkRoom(placement: Placement, activeSlot: number | undefined): void {
-    const { ranks, hits } = this.need(placement, activeSlot);
+  checkRoom(placement: Placement, usedSlots: readonly Slot[]): void {
+    const { ranks, hits } = this.need(placement, usedSlots);
     if (ranks > this.rankCapacity) throw new CapacityExceeded('rank_hits', ranks, this.rankCapacity);
     if (hits > this.capacity) throw new CapacityExceeded('hits', hits - 1, this.capacity - 1);
   }
@@ -154,8 +152,8 @@ export class Hits {
    * counters of each flow that the slot decided must be flushed, because a flush stores in the flow the entry
    * that the flow counts for.
    */
-  fill(slot: number, { ruleNames, entries, missing }: Placement, activeSlot: number | undefined): Uint32Array {
-    if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, activeSlot);
+  fill(slot: Slot, { ruleNames, entries, missing }: Placement, usedSlots: readonly Slot[]): Uint32Array {
+    if (this.#index.count + missing >= this.capacity) this.#makeRoom(entries, missing, usedSlots);
     const { identities } = ruleNames;
     const now = process.hrtime.bigint();
     const [nowLow, nowHigh] = [Number(now & 0xffff_ffffn), Number(now >> 32n)];
@@ -206,17 +204,19 @@ export class Hits {
     return u32At(this.#words, at + 1) * 0x1_0000_0000 + u32At(this.#words, at);
   }
 
-  #refs(slot: number): Uint32Array {
+  #refs(slot: Slot): Uint32Array {
     const words = this.rankCapacity * REF_WORDS;
     return this.#ranks.words.subarray(slot * words, (slot + 1) * words);
   }
 
-  /** Returns which entries of `hits` the policy in force or the list `entries` uses, and their number. */
-  #inUse(entries: Uint32Array, activeSlot: number | undefined): { readonly used: Uint8Array; readonly count: number } {
+  /**
+   * Returns which entries of `hits` the policies in `usedSlots` or the list `entries` use, and their number.
+   */
+  #inUse(entries: Uint32Array, usedSlots: readonly Slot[]): { readonly used: Uint8Array; readonly count: number } {
     const used = new Uint8Array(this.capacity);
     for (const entry of entries) used[entry] = 1;
-    if (activeSlot !== undefined) {
-      const refs = this.#refs(activeSlot);
+    for (const slot of usedSlots) {
+      const refs = this.#refs(slot);
       for (let at = REF_HIT; at < refs.length; at += REF_WORDS) used[u32At(refs, at)] = 1;
     }
     used[0] = 0;
@@ -224,8 +224,8 @@ export class Hits {
   }
 
   /** Frees the unused entries of `hits` whose last hit or assignment is the longest time ago. */
-  #makeRoom(entries: Uint32Array, missing: number, activeSlot: number | undefined): void {
-    const { used } = this.#inUse(entries, activeSlot);
+  #makeRoom(entries: Uint32Array, missing: number, usedSlots: readonly Slot[]): void {
+    const { used } = this.#inUse(entries, usedSlots);
     const isUnused = (entry: number): boolean => used[entry] === 0 && this.#words[entry * WORDS + LOW] !== 0;
     const times = new Float64Array(this.capacity);
     let unused = 0;

@@ -3,7 +3,8 @@ import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath/datapath-numbers.js';
 import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
-import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, RECLASSIFY, sinceFlush } from '#dataplane/abi/flow.js';
+import { epochOf } from '#dataplane/abi/active-word.js';
+import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, sinceFlush } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
 
 /** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
@@ -102,7 +103,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
  * it.
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
-  return (u32At(words, at + STATE) & FOREIGN) !== 0 || (u32At(words, at + ACTIVE_WORD) & ~RECLASSIFY) >>> 1 === epoch;
+  return (u32At(words, at + STATE) & FOREIGN) !== 0 || epochOf(u32At(words, at + ACTIVE_WORD)) === epoch;
 }
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {

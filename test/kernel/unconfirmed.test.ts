@@ -1,0 +1,323 @@
+import { setTimeout as pause } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { program } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { Standing } from '#contracts/datapath/unconfirmed.js';
+import type { SelectorSet } from '#contracts/kubernetes/membership.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
+import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js';
+import { mapSetsIn } from '#dataplane/object/map-set.js';
+import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { compile } from '#policy/compile/compile.js';
+import { sampleOf } from '#policy/proof/proof-sample.js';
+import { loadForTest } from '#test/dataplane/loaded.js';
+import { address, group, policy, rule, selector } from '#test/policy/sample.js';
+import { DatapathNode } from './datapath-node.js';
+import { claimOtherLayout } from './variants.js';
+
+const PORTS = [80, 81, 82] as const;
+/** The tests bring this deadline forward, see `elapse`. */
+const WITHIN_MS = 600_000;
+const DRY_RUN: Standing = { isStored: false, unconfirmed: null };
+
+let node: DatapathNode;
+beforeEach(async () => {
+  node = await DatapathNode.create('unc');
+  await node.serve(...PORTS);
+});
+afterEach(async () => {
+  node.detach();
+  await node.remove();
+});
+
+const allowing = (...ports: readonly number[]): Policy =>
+  policy([group(['0.0.0.0/0'], [rule({ id: 'web', protocol: 17, ports: ports.map(String) })])]);
+
+/** Returns the ports of the server, of `PORTS`, that reply to a datagram of the client. */
+async function open(): Promise<number[]> {
+  const lines = await Promise.all(PORTS.map((port) => node.ask('client', 'datagram', ADDRESSES.server, port, 300)));
+  return PORTS.filter((_, at) => lines[at]?.[0]?.startsWith('pong') === true);
+}
+
+/** A policy of generation 2, which the kernel reverts to the policy of generation 1 after `withinMs`. */
+const unconfirmed = (withinMs: number = WITHIN_MS, before = 1, reverts = 3): Standing => ({
+  isStored: true,
+  unconfirmed: { before, reverts, atNs: process.hrtime.bigint() + BigInt(withinMs) * 1_000_000n },
+});
+
+function put(compiled: Program, generation: number, standing?: Standing): void {
+  node.datapath.stage(compiled, generation, standing?.unconfirmed == null ? standing : DRY_RUN);
+  node.datapath.flip(standing);
+}
+
+function start(more: Partial<DatapathOptions> = {}): LocalDatapath {
+  const datapath = node.open({ programCapacity: 65_536, ...more });
+  return datapath;
+}
+
+/**
+ * Ends the datapath of this process, as if the process had died. The programs and maps stay in the kernel.
+ */
+const die = (): void => node.datapath.close();
+
+function startPending(standing = unconfirmed()): void {
+  start();
+  put(compile(allowing(80)), 1);
+  put(compile(allowing(81)), 2, standing);
+}
+
+/** Returns the deadline in the kernel; null if there is none. */
+function deadline(): Deadline | null {
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  const found = set?.deadline() ?? null;
+  set?.close();
+  return found;
+}
+
+/** Sets the deadline in the kernel to now, if there is one, and waits until its timer has run. */
+async function elapse(): Promise<void> {
+  const set = mapSetsIn(node.topology.pinPath).at(-1);
+  const found = set?.deadline();
+  if (set === undefined || found == null) return;
+  const maps = new Map((['active', 'revert'] as const).map((name) => [name, set.fd(name)]));
+  const helper = loadForTest({}, { maps, word: 0, deadline: null });
+  const { object } = helper;
+  new RevertTimer({ map: object.mapFd('revert'), program: object.programFd('weir_set_revert') }).set(1n, found.slot);
+  helper.close();
+  set.close();
+  await pause(50);
+}
+
+describe('the datapath without a process', () => {
+  test('puts the policy before an unconfirmed policy in force at the deadline, with a new generation', async () => {
+    startPending();
+    expect(await open()).toEqual([81]);
+    die();
+    expect(await open()).toEqual([81]);
+    await elapse();
+    expect(await open()).toEqual([80]);
+    expect(start().stats().generation).toBe(3);
+    expect(node.adoption).toMatchObject({ inForce: { generation: 3 }, base: { generation: 3, hasReverted: true } });
+  });
+
+  test('needs no packet for that, and is at most 100 ms late', async () => {
+    start();
+    const [before, after] = [compile(allowing(80)), compile(allowing(81))];
+    put(before, 1);
+    const standing = unconfirmed(1_500);
+    put(after, 2, standing);
+    die();
+    await pause(2_000);
+    const { atNs = 0n, revertedNs } = deadline() ?? {};
+    expect(atNs).toBe(standing.unconfirmed?.atNs);
+    expect(Number((revertedNs ?? 0n) - atNs) / 1e6).toBeGreaterThanOrEqual(0);
+    expect(Number((revertedNs ?? 0n) - atNs) / 1e6).toBeLessThan(100);
+  });
+
+  test('classifies the open flows of the unconfirmed policy again', async () => {
+    startPending();
+    const flow = node.topology.client.start(process.execPath, [
+      program('tour-traffic'),
+      ...['connect-udp', ADDRESSES.server, '81', '--every', '50', '--timeout', '200'],
+    ]);
+    const lines: string[] = [];
+    flow.stdout?.setEncoding('utf8').on('data', (text: string) => lines.push(...text.trim().split('\n')));
+    await expect.poll(() => lines.at(-1), { timeout: 10_000 }).toMatch(/^pong/);
+    die();
+    await elapse();
+    const from = lines.length;
+    await pause(500);
+    flow.kill('SIGKILL');
+    expect(lines.slice(from).filter((line) => line.startsWith('pong'))).toEqual([]);
+  });
+
+  test('keeps a policy that was confirmed before the process died', async () => {
+    startPending();
+    node.datapath.confirm(3);
+    die();
+    await elapse();
+    expect(await open()).toEqual([81]);
+  });
+
+  test('keeps a policy that a later write has put in force', async () => {
+    startPending();
+    put(compile(allowing(82)), 4);
+    die();
+    await elapse();
+    expect(await open()).toEqual([82]);
+  });
+
+  test('reverts a second unconfirmed policy to the last confirmed one, at the later deadline', async () => {
+    startPending();
+    const later = unconfirmed(2 * WITHIN_MS, 1, 5);
+    put(compile(allowing(82)), 4, later);
+    die();
+    expect(deadline()?.atNs).toBe(later.unconfirmed?.atNs);
+    expect(await open()).toEqual([82]);
+    await elapse();
+    expect(await open()).toEqual([80]);
+    expect(start().stats().generation).toBe(5);
+  });
+
+  test('has the learned addresses and the members of the policy before, also for members that came later', async () => {
+    const web: SelectorSet = { number: 1, keys: [selector('web').key] };
+    const named = rule({
+      id: 'name',
+      protocol: 17,
+      hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' },
+      ports: ['80'],
+    });
+    const before = policy([
+      group([], [rule({ id: 'pods', protocol: 17, ports: ['82'] })], { id: 'pods', selectors: [selector('web')] }),
+      group(['0.0.0.0/0'], [named], { id: 'names' }),
+    ]);
+    const scope = { resolved: new Set(web.keys), podNetworks: [], networks: new Map() };
+    const noMembers = { added: [], addresses: Uint32Array.of(), sets: Uint32Array.of(), dropped: [] };
+    start();
+    node.datapath.memberChanges.replace(noMembers);
+    const other = { added: [web], addresses: Uint32Array.of(1), sets: Uint32Array.of(1), dropped: [] };
+    put(compile(before, { membership: { scope, list: other } }), 1);
+    const expiresAtNs = process.hrtime.bigint() + 600_000_000_000n;
+    node.datapath.grant([{ pattern: 'a.test', addresses: [address(ADDRESSES.server)], expiresAtNs }]);
+    put(compile(allowing(81)), 2, unconfirmed());
+    // The grants are swept, and the client becomes a member, while only the base has the pattern and the set.
+    node.datapath.sweepGrants();
+    node.datapath.memberChanges.change({ ...other, addresses: Uint32Array.of(address(ADDRESSES.client)) });
+    // Other policies are staged meanwhile, so that each idle slot is used.
+    for (const ports of [[82], [80, 82], []]) node.datapath.stage(compile(allowing(...ports)), 9, DRY_RUN);
+    expect(await open()).toEqual([81]);
+    die();
+    await elapse();
+    expect(await open()).toEqual([80, 82]);
+  });
+
+  test('counts the packets of each policy as hits of its own rules', async () => {
+    const named = (id: string, port: number) =>
+      policy([group(['0.0.0.0/0'], [rule({ id, protocol: 17, ports: [String(port)] })])]);
+    start();
+    put(compile(named('first', 80)), 1);
+    put(compile(named('second', 81)), 2, unconfirmed());
+    expect(await open()).toEqual([81]);
+    die();
+    await elapse();
+    expect(await open()).toEqual([80]);
+    start();
+    put(compile(policy([group(['0.0.0.0/0'], [rule({ id: 'first' }), rule({ id: 'second' })])])), 4);
+    const report = node.datapath.hits({ from: 0, limit: 10, groups: [], rules: [], unused: undefined });
+    const packets = report?.items.flatMap(({ decider, packets: count }) =>
+      'rule' in decider && decider.rule !== null ? [[decider.rule, Number(count)]] : [],
+    );
+    expect(Object.fromEntries(packets ?? [])).toEqual({ first: 2, second: 2 });
+  });
+});
+
+describe('while a policy is unconfirmed', () => {
+  test('a dry run is staged and proved in a third slot, and leaves the policy in force and its base as they are', async () => {
+    startPending();
+    for (let round = 0; round < 3; round++) {
+      const other = allowing(82);
+      node.datapath.stage(compile(other), 9, DRY_RUN);
+      expect(node.datapath.prove(sampleOf(other))).toMatchObject({ complete: true });
+      node.datapath.unstage();
+    }
+    expect(await open()).toEqual([81]);
+    await elapse();
+    expect(await open()).toEqual([80]);
+  });
+
+  test('a compilation of the same policy with other members keeps the base and its deadline', async () => {
+    const standing = unconfirmed();
+    startPending(standing);
+    for (const ports of [[81, 82], [81], [81, 82]]) {
+      node.datapath.stage(compile(allowing(...ports)), 2, standing);
+      node.datapath.flip(standing);
+      expect(await open()).toEqual(ports);
+    }
+    await elapse();
+    expect(await open()).toEqual([80]);
+  });
+
+  test('a restart of the process takes the base over, and its deadline does not begin again', async () => {
+    const standing = unconfirmed();
+    startPending(standing);
+    for (let round = 0; round < 2; round++) {
+      die();
+      start();
+      node.datapath.stage(compile(allowing(81)), 2, standing);
+      node.datapath.flip(standing);
+    }
+    expect(await open()).toEqual([81]);
+    expect(node.adoption.base).toEqual({ generation: 3, atNs: standing.unconfirmed?.atNs, hasReverted: false });
+    expect(deadline()?.atNs).toBe(standing.unconfirmed?.atNs);
+    await elapse();
+    expect(await open()).toEqual([80]);
+  });
+
+  test.each([
+    ['a flow table of another size', { flowCapacity: 2_048 }],
+    ['other time-outs', { pickupMs: 1 }],
+  ])('a restart with %s keeps the base and its deadline', async (_, more) => {
+    const standing = unconfirmed();
+    startPending(standing);
+    die();
+    start(more);
+    expect(node.adoption.base).toMatchObject({ generation: 3, hasReverted: false });
+    expect(await open()).toEqual([81]);
+    die();
+    expect(deadline()?.atNs).toBe(standing.unconfirmed?.atNs);
+    await elapse();
+    expect(await open()).toEqual([80]);
+  });
+
+  test('the base comes in force at once if the process reverts the policy, and then counts as reverted', async () => {
+    startPending();
+    node.datapath.stage(compile(allowing(80, 82)), 3);
+    expect(await open()).toEqual([80]);
+    expect(node.datapath.stats().generation).toBe(3);
+    node.datapath.flip();
+    expect(await open()).toEqual([80, 82]);
+    await elapse();
+    expect(await open()).toEqual([80, 82]);
+  });
+});
+
+describe('an unconfirmed policy is refused', () => {
+  test('if the kernel has reverted it, also by a flip of the staged policy', async () => {
+    const standing = unconfirmed();
+    startPending(standing);
+    node.datapath.stage(compile(allowing(81, 82)), 2, standing);
+    await elapse();
+    expect(() => node.datapath.flip(standing)).toThrow('has reverted the unconfirmed policy');
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, standing)).toThrow(
+      'has reverted the unconfirmed policy',
+    );
+    expect(await open()).toEqual([80]);
+  });
+
+  test('if its deadline has passed', () => {
+    start();
+    put(compile(allowing(80)), 1);
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed(-1))).toThrow('the time of the unconfirmed');
+  });
+
+  test('if another build takes over that cannot keep its base, because the tables of the policy are new', async () => {
+    startPending();
+    die();
+    claimOtherLayout(node.topology.pinPath);
+    start();
+    expect(node.adoption).toMatchObject({ inForce: { generation: 2 }, base: null });
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+    expect(await open()).toEqual([81]);
+    put(compile(allowing(80)), 3);
+    expect(await open()).toEqual([80]);
+  });
+
+  test('if no slot has its base, for example after a restart of the machine', () => {
+    start();
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+    put(compile(allowing(80)), 7);
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+  });
+});
