@@ -172,12 +172,13 @@ export const historyResource: Resource = (api, { policies }) => {
         summary: 'Write the document of an earlier revision again, and activate it unless its mode is `disabled`',
         description:
           'The policy gets a new revision with the form, the mode and the text of the earlier one, and keeps its name. The write takes ' +
-          'all steps of `PUT /api/v1/policies/:id`. If the document is no longer valid, the response is `cannot_activate`.',
+          'all steps of `PUT /api/v1/policies/:id`. A deleted policy is created again, with its last name if no other policy has it. If the document is no longer valid, the response is `cannot_activate`.',
         params: byId,
         querystring: policyWriteQuery,
         body: RollbackSchema,
         response: {
           200: z.union([WrittenPolicySchema, DryRunSchema]),
+          201: WrittenPolicySchema,
           ...errorAnswers(
             ...CHANGE_ERRORS,
             ...errorsOf.body,

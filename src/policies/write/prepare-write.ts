@@ -32,6 +32,7 @@ import {
   NO_INTERCEPT_CA,
   NOT_ENFORCED,
   nameAfter,
+  nextRevision,
   refusalOfGroup,
   refusalOfName,
   refusalWithoutBody,
@@ -183,8 +184,8 @@ async function prepareGroup(
 }
 
 /** Returns the cache key of the text that the policy record will have after the write. */
-function keyOf({ existing }: Located, { newId, now }: Circumstances): string {
-  return textKey({ id: existing?.id ?? newId, revision: (existing?.revision ?? 0) + 1, updated_at: now });
+function keyOf(located: Located, at: Circumstances): string {
+  return textKey({ ...nextRevision(located, at), updated_at: at.now });
 }
 
 async function preparePut(preparation: Preparation): Promise<PreparedWrite | Refusal> {
@@ -222,13 +223,13 @@ async function preparePut(preparation: Preparation): Promise<PreparedWrite | Ref
 
 /**
  * Prepares a write of the document of an earlier revision: its form, its mode and its text. The policy keeps
- * its name.
+ * its name. A removed policy is created again, with its last name if no other policy has it.
  */
 async function prepareRollback(preparation: Preparation): Promise<PreparedWrite | Refusal> {
   const { ports, write, located, at, signal } = preparation;
-  const { existing } = located;
+  const policy = located.existing ?? located.removed;
   const { revision = 0 } = write;
-  const stored = existing === null ? null : await ports.policies.revision(existing.id, revision);
+  const stored = policy === null ? null : await ports.policies.revision(policy.id, revision);
   if (stored === null) return refusal('not_found', `the history of the policy has no revision ${revision}`);
   const { form, mode } = stored.record;
   const text = storedText(stored);
@@ -383,18 +384,30 @@ function policyToActivate(
   }
 }
 
-async function locate(policies: PolicyStore, { target }: PolicyWrite): Promise<Located> {
+async function locate(policies: PolicyStore, { target, operation }: PolicyWrite): Promise<Located> {
   const records = await policies.list();
   const active = records.find((record) => record.active) ?? null;
+  const none = { removed: null, nameOfNew: null };
   switch (target.by) {
     case 'active':
-      return { active, existing: active ?? (await policies.findByName(DEFAULT_NAME)), nameOfNew: DEFAULT_NAME };
+      return {
+        active,
+        existing: active ?? (await policies.findByName(DEFAULT_NAME)),
+        ...none,
+        nameOfNew: DEFAULT_NAME,
+      };
     case 'new':
-      return { active, existing: null, nameOfNew: null };
-    case 'id':
-      return { active, existing: records.find(({ id }) => id === target.id) ?? null, nameOfNew: null };
+      return { active, existing: null, ...none };
+    case 'id': {
+      const existing = records.find(({ id }) => id === target.id) ?? null;
+      if (existing !== null || operation !== 'rollback') return { active, existing, ...none };
+      const [removed = null] = await policies.history(target.id, { limit: 1 });
+      const name = removed?.name ?? null;
+      const isTaken = name !== null && (await policies.findByName(name)) !== null;
+      return { active, existing, removed, nameOfNew: isTaken ? null : name };
+    }
     case 'name':
-      return { active, existing: await policies.findByName(target.name), nameOfNew: target.name.trim() };
+      return { active, existing: await policies.findByName(target.name), ...none, nameOfNew: target.name.trim() };
   }
 }
 

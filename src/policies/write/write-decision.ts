@@ -13,6 +13,8 @@ export type Located = {
   /** The record to write; null if the write creates a record. */
   readonly existing: PolicyRecord | null;
   readonly active: PolicyRecord | null;
+  /** The last record of the policy that a rollback creates again; null for all other writes. */
+  readonly removed: PolicyRecord | null;
   /** The name that a created record gets if the body contains no name; null for a record without a name. */
   readonly nameOfNew: string | null;
 };
@@ -26,10 +28,11 @@ const sameName = (one: string, other: string): boolean => one.trim().toLowerCase
  * Returns the refusal of a policy write that fails independently of its body: `not_found`,
  * `precondition_failed` or `would_deactivate` (D5, D8). Returns null if the write may continue.
  */
-export function refusalWithoutBody(write: PolicyWrite, { existing, active }: Located): Refusal | null {
+export function refusalWithoutBody(write: PolicyWrite, { existing, active, removed }: Located): Refusal | null {
   const { target, operation, ifMatch, ifNoneMatch } = write;
   const mustExist = target.by === 'id' || operation !== 'put';
-  if (mustExist && existing === null) return refusal('not_found', `there is no policy ${textOf(target)}`);
+  if (mustExist && existing === null && removed === null)
+    return refusal('not_found', `there is no policy ${textOf(target)}`);
   // If the target is the active policy, compare `If-Match` and `If-None-Match` with the active record.
   // Without an active record, the write may replace another record, which the client has not seen.
   const seen = target.by === 'active' ? active : existing;
@@ -150,17 +153,21 @@ function nextGeneration({ generation, takenGeneration }: Circumstances): number 
   return Math.max(generation, takenGeneration) + 1;
 }
 
+/** Returns the id, the revision and the creation time of the record that a PUT writes. */
+export function nextRevision({ existing, removed }: Located, { newId, now }: Circumstances) {
+  const before = existing ?? removed;
+  return { id: before?.id ?? newId, revision: (before?.revision ?? 0) + 1, created_at: before?.created_at ?? now };
+}
+
 /** Decides which record a PUT writes, and how the write changes the active record (D5). */
 export function decidePut(write: PolicyWrite, located: Located, written: WrittenPolicy, at: Circumstances): Decision {
   const { existing, active } = located;
   const activates = write.activate && written.mode !== 'disabled';
   const record: PolicyRecord = {
-    id: existing?.id ?? at.newId,
+    ...nextRevision(located, at),
     name: nameAfter(located, written.name),
     form: written.form,
     mode: written.mode,
-    revision: (existing?.revision ?? 0) + 1,
-    created_at: existing?.created_at ?? at.now,
     updated_at: at.now,
     updated_by: write.author,
     active: activates,

@@ -182,6 +182,25 @@ describe('a rollback', () => {
   });
 
   test.each([
+    ['with its last name', 'other', 'Edge'],
+    ['without a name if another policy has it', 'Edge', null],
+  ])('a rollback of a removed policy creates it again as the next revision, %s', async (_, taken, name) => {
+    const running = await withRevisions();
+    const { system, store, id } = running;
+    await system.policies.write(removal(id));
+    written(await system.policies.write(write(envelope('second', { name: taken }))));
+    expect(codes(await system.policies.write(rollback('nowhere', 1)))).toEqual(['not_found']);
+    expect(codes(await system.policies.write(rollback(id, 2, { ifMatch: '*' })))).toEqual(['precondition_failed']);
+    const outcome = written(await system.policies.write(rollback(id, 2)));
+    expect(outcome.created).toBe(true);
+    expect((await store.policies.active())?.record).toMatchObject({ id, name, mode: 'audit', revision: 4 });
+    expect((await store.policies.history(id)).map(({ revision }) => revision)).toEqual([4, 3, 2, 1]);
+    const target = { by: 'id', id } as const;
+    written(await system.policies.write(write(group('a', 82), { target, sourceGroup: 'a' })));
+    expect((await factsOf(running, id))[0]).toMatchObject([5, { via: 'group_write', size: size(counts(0, 1, 0)) }]);
+  });
+
+  test.each([
     ['an unknown revision', 9, {}, 'not_found', 'the history of the policy has no revision 9'],
     ['an ETag that does not match', 1, { ifMatch: '"x.1"' }, 'precondition_failed', 'the ETag is'],
     ['`activate: false` for the active policy', 1, { activate: false }, 'would_deactivate', 'the policy is active'],
