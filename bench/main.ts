@@ -15,6 +15,7 @@ import { forwardingBench } from './forward/forwarding.js';
 import { natBench } from './forward/nat.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
+import { historyBench } from './history.js';
 import { httpBench } from './http.js';
 import { inspectionBench } from './inspection.js';
 import { inspectionMemoryBench } from './inspection-memory.js';
@@ -52,6 +53,7 @@ const benches = [
   spliceBench,
   sourceGroupsBench,
   policyWriteBench,
+  historyBench,
   startUpBench,
   memoryBench,
   httpBench,
