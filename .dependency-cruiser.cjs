@@ -9,7 +9,7 @@ const only = (name, from, allowed, comment) => ({
 /** The files that declare what the API can ask of the node, beside the implementations. */
 const OPERATIONS = [
   '^src/(actors|cluster|policies)/operations[.]ts$',
-  '^src/policies/(explain|pending-changes)[.]ts$',
+  '^src/policies/(analysis|explain|pending-changes)[.]ts$',
   '^src/kubernetes/operations/',
   '^src/service-plane/ca/intercept-ca-setting[.]ts$',
   '^src/store/(tokens/authority|store-types)[.]ts$',
@@ -46,6 +46,12 @@ module.exports = {
         ['^src/contracts/', ...allowed.map((name) => `^src/policy/${name}/`)],
         comment,
       ),
+    ),
+    only(
+      'analysis-is-pure',
+      '^src/analysis/',
+      ['^src/contracts/', '^src/policy/'],
+      'Questions about policies: what a change does, and what a policy allows. A policy goes in, an answer comes out.',
     ),
     only(
       'charts-know-only-types',
@@ -226,7 +232,7 @@ module.exports = {
     only(
       'policies-are-operations-on-stored-policies',
       '^src/policies/',
-      ['^statecharts/', '^src/(contracts|policy|bus|store|threads)/', '^src/cluster/rollout/'].concat([
+      ['^statecharts/', '^src/(analysis|contracts|policy|bus|store|threads)/', '^src/cluster/rollout/'].concat([
         '^src/dns/own-addresses[.]ts$',
         '^src/libc/memory-release[.]ts$',
         '^src/service-plane/policy-image[.]ts$',
@@ -243,7 +249,7 @@ module.exports = {
       'policy-thread-works-on-policies',
       '^src/policies/thread/',
       [
-        '^src/(contracts|policy|bus|threads)/',
+        '^src/(analysis|contracts|policy|bus|threads)/',
         '^src/dns/own-addresses[.]ts$',
         '^src/libc/memory-release[.]ts$',
         '^src/service-plane/policy-image[.]ts$',
@@ -280,7 +286,7 @@ module.exports = {
       [
         ...[
           '^src/config/',
-          '^src/contracts/(backoff|duration|joined-signal|whole-number)[.]ts$',
+          '^src/contracts/(analysis/|(backoff|duration|joined-signal|whole-number)[.]ts$)',
           '^src/files/',
           '^src/main[.]ts$',
           '^src/api/(errors/error-table|findings/instant[.]schema)[.]ts$',

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { cpus, release, totalmem } from 'node:os';
+import { analysisBench } from './analysis.js';
 import { isKept, type Row, tableOf } from './bench.js';
 import { classifierBench } from './classifier.js';
 import { clusterBench } from './cluster.js';
@@ -54,6 +55,7 @@ const benches = [
   sourceGroupsBench,
   policyWriteBench,
   historyBench,
+  analysisBench,
   startUpBench,
   memoryBench,
   httpBench,

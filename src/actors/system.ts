@@ -31,6 +31,7 @@ import { ownAddresses } from '#dns/own-addresses.js';
 import type { IntegrationSnapshot } from '#kubernetes/operations/integration-status.js';
 import { integrationsOver } from '#kubernetes/operations/integrations.js';
 import { kubernetesOperations } from '#kubernetes/operations/operations.js';
+import { ANALYSIS_BUDGET_MS } from '#policies/analysis.js';
 import { ACTIVE_BUDGET_MS, DRAFT_BUDGET_MS, explainLane, WAITING_PER_SUBJECT } from '#policies/explain.js';
 import { FairQueue, runOrRefuse } from '#policies/fair-queue.js';
 import { policyOperations } from '#policies/operations.js';
@@ -79,6 +80,7 @@ export function createSystem(ports: SystemPorts): System {
   const writing = ports.writing ?? createThread();
   const explaining = createThread();
   const drafting = createThread();
+  const analysing = createThread();
   const explainPorts = {
     policies: store.policies,
     active: explainLane(explaining, ACTIVE_BUDGET_MS),
@@ -288,7 +290,14 @@ export function createSystem(ports: SystemPorts): System {
     outdated?.unsubscribe();
     sampling?.unsubscribe();
     proposed?.unsubscribe();
-    await Promise.all([writing.close(), explaining.close(), drafting.close(), closePlanes(), kubernetes?.close()]);
+    await Promise.all([
+      writing.close(),
+      explaining.close(),
+      drafting.close(),
+      analysing.close(),
+      closePlanes(),
+      kubernetes?.close(),
+    ]);
   };
   let stopping: Promise<void> | undefined;
 
@@ -355,6 +364,11 @@ export function createSystem(ports: SystemPorts): System {
     explain: {
       ...{ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
       unforwardedReason: (name) => dns?.unforwardedReason(name) ?? null,
+    },
+    analysis: {
+      policies: store.policies,
+      lane: explainLane(analysing, ANALYSIS_BUDGET_MS),
+      surroundings,
     },
     describe: () => ({
       ...{ policies: store.policies, createThread, surroundings },

@@ -5,6 +5,7 @@ import { serializerCompiler } from 'fastify-type-provider-zod';
 import { keepAuditTrail } from '#api/access/audit-trail.js';
 import { authenticate, authenticatePeer, checkRole, isStillAllowed } from '#api/access/authentication.js';
 import { tokensResource } from '#api/access/tokens.route.js';
+import { analysisResource } from '#api/analysis/analysis.route.js';
 import { clusterResource, joinResource } from '#api/cluster/cluster.route.js';
 import { clusterNodesResource } from '#api/cluster/cluster-nodes.route.js';
 import { answerClientError, answerProblem } from '#api/connections/client-error.js';
@@ -63,6 +64,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     pendingChangeResource,
     hitsResource,
     explainResource,
+    analysisResource,
     policiesResource,
     historyResource,
     sourceGroupsResource,
@@ -230,8 +232,8 @@ function guard(
   const settings = options.settings ?? ((): ApiSettings => ({ ...limits, hosts: options.hosts ?? [] }));
   const budget = new BodyBudget(limits.policyBytesInFlight, limits.policyBodyBytes);
   const countRequest = counter(api, () => settings().requestsPerWindow, limits.requestWindowMs);
-  // Do not count requests of this node at the metrics listener: a local process could use up the limit of the
-  // kubelet, whose probes have the same address.
+  // Do not count requests of this node at the metrics listener: a local process could use up the limit of
+  // the kubelet, whose probes have the same address.
   const isCounted = ({ socket }: FastifyRequest): boolean =>
     listener !== 'peers' && !(listener === 'metrics' && isOwnConnection(socket));
   const countFailedLogin = counter(api, () => settings().failedLoginsPerWindow, limits.failedLoginWindowMs);

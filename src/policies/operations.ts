@@ -1,9 +1,12 @@
+import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
 import type { PolicyRecord, PolicyRevision, StoredPolicy, StoredRevision } from '#contracts/policy/policy-record.js';
 import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Explained } from '#policy/explain/explain.js';
 import type { HistoryPage, PolicyStore } from '#store/store-types.js';
+import { type AnalysisPorts, analysePolicies, type PolicyReference } from './analysis.js';
 import { type DescriptionPorts, describePolicy, type PolicyDescription } from './describe.js';
+import { withDiff } from './dry-run-diff.js';
 import { type ExplainPorts, type ExplainQuestion, explainPolicy } from './explain.js';
 import { type GroupPorts, readGroup } from './read-group.js';
 
@@ -43,6 +46,15 @@ export type PolicyOperations = {
    */
   explain(question: ExplainQuestion, subject: string): Promise<Explained | Refusal>;
   /**
+   * Answers a question about policies. `subject`: as for `explain`. If `signal` is aborted, because the
+   * client has disconnected, the analysis ends.
+   */
+  analyse(
+    policies: readonly PolicyReference[],
+    question: AnalysisQuestion,
+    asked: { readonly subject: string; readonly signal: AbortSignal },
+  ): Promise<AnalysisAnswer | Refusal>;
+  /**
    * Returns a description of the active policy; null if no policy is active. A separate thread reads and
    * compiles the policy again.
    */
@@ -53,10 +65,18 @@ export type PolicyPorts = Pick<PolicyOperations, 'write' | 'generation' | 'reach
   readonly policies: PolicyStore;
   readonly group: GroupPorts;
   readonly explain: ExplainPorts;
+  readonly analysis: AnalysisPorts;
   readonly describe: () => DescriptionPorts;
 };
 
-export function policyOperations({ policies, group, explain, describe, ...node }: PolicyPorts): PolicyOperations {
+export function policyOperations({
+  policies,
+  group,
+  explain,
+  analysis,
+  describe,
+  ...node
+}: PolicyPorts): PolicyOperations {
   return {
     ...node,
     read: (which) => read(policies, which),
@@ -65,6 +85,8 @@ export function policyOperations({ policies, group, explain, describe, ...node }
     history: (id, page) => policies.history(id, page),
     revision: (id, revision) => policies.revision(id, revision),
     explain: (question, subject) => explainPolicy(explain, question, subject),
+    analyse: (references, question, asked) => analysePolicies(analysis, references, question, asked),
+    write: async (write) => withDiff(analysis, write, await node.write(write)),
     describe: (signal) => describePolicy(describe(), signal),
   };
 }

@@ -55,7 +55,8 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['DELETE', '/api/v1/flows?all=true', undefined],
 ];
 /** POST paths that change nothing and therefore have no dry run. */
-const NO_WRITES = ['/api/v1/policy/explain', '/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'];
+const QUESTIONS = ['/api/v1/policy/explain', '/api/v1/policy/diff', '/api/v1/policy/ask'];
+const NO_WRITES = [...QUESTIONS, '/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'];
 
 /** Starts the API of a fake node that has one integration and one intercept CA. */
 async function filledRig() {
@@ -69,6 +70,8 @@ async function filledRig() {
     stored: STORED,
     warnings: [],
     programLines: 3,
+    change: { generation: 0 },
+    diff: null,
     proof: PROOF,
   });
   return own;

@@ -246,6 +246,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         return record === undefined ? null : { record, body: STORED.body };
       },
       describe: unused,
+      analyse: unused,
       explain: async () => ({
         ...EXPLANATION,
         enforced_instead: reads.enforcedInstead,

@@ -51,6 +51,8 @@ describe('OpenAPI document', () => {
         'GET /api/v1/policy',
         'PUT /api/v1/policy',
         'POST /api/v1/policy/explain',
+        'POST /api/v1/policy/diff',
+        'POST /api/v1/policy/ask',
         'GET /api/v1/policy/hits',
         'GET /api/v1/policies',
         'POST /api/v1/policies',

@@ -258,6 +258,8 @@ describe('policy write', () => {
         stored: STORED,
         warnings: [WARNING],
         programLines: 12,
+        change: { generation: 0 },
+        diff: null,
         proof: PROOF,
       });
       const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
@@ -269,6 +271,7 @@ describe('policy write', () => {
         warnings: [WARNING],
         program_lines: 12,
         proof: PROOF,
+        diff: null,
         policy: JSON.parse(BODY),
       });
     },

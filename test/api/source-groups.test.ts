@@ -111,11 +111,27 @@ test.each([
   'a dry run of the request %s for a source group returns the result that the real write would store',
   async (method, body, shown) => {
     const stored = { ...STORED, body: Buffer.from(body ?? '') };
-    const { ask } = await answering({ kind: 'checked', stored, warnings: [WARNING], programLines: 12, proof: null });
+    const { ask } = await answering({
+      kind: 'checked',
+      stored,
+      warnings: [WARNING],
+      programLines: 12,
+      change: { generation: 0 },
+      diff: null,
+      proof: null,
+    });
     const answer = await ask(method, `${PATH}?dry_run=true`, body === undefined ? {} : { body });
     expect([answer.statusCode, answer.json()]).toEqual([
       200,
-      { ...RECORD, dry_run: true, warnings: [WARNING], program_lines: 12, proof: null, source_group: shown },
+      {
+        ...RECORD,
+        dry_run: true,
+        warnings: [WARNING],
+        program_lines: 12,
+        proof: null,
+        diff: null,
+        source_group: shown,
+      },
     ]);
   },
 );

@@ -208,7 +208,7 @@ describe('-m, --comment', () => {
 describe('weir policy diff between revisions', () => {
   const revision = (number: number, ips: readonly string[], mode = 'enforce') =>
     ok({ ...ROWS[1], revision: number, mode, policy: { source_groups: [{ id: 'lan', sources: { ips } }] } });
-  const words = ['policy', 'diff', '--id', 'p-1'];
+  const words = ['policy', 'diff', '--text', '--id', 'p-1'];
 
   it('`weir policy diff --from --to` prints one line per change between two revisions, and exits with 3', async () => {
     const { url, asked } = await serverThatAnswers(revision(3, ['10.0.0.8'], 'audit'), revision(1, ['10.0.0.7']));

@@ -111,7 +111,7 @@ describe('weir policy get', () => {
     const policy = { ...config, source_groups: [{ ...group, mode: 'audit' }] };
     const { url } = await serverThatAnswers(ok({ ...spare, name: 'old', policy }));
     const file = fileWith({ form: 'singleton', name: 'old', policy });
-    expect((await run(['policy', 'diff', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
+    expect((await run(['policy', 'diff', '--text', '-f', file, '--name', 'old', '--server', url], TOKEN)).code).toBe(0);
   });
 
   const TEXTS = [
@@ -597,7 +597,7 @@ describe('weir policy diff', () => {
     const { url } = await serverThatAnswers(list, stored);
     const same = { default_policy: 'DENY', source_groups: [{ mode: 'enforce', ...group, rules: [] }] };
     const file = fileWith(same);
-    expect(await run(['policy', 'diff', '-f', file, '--server', url], TOKEN)).toEqual({
+    expect(await run(['policy', 'diff', '--text', '-f', file, '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `${file} has the same content as office\n`,
       err: '',
@@ -613,7 +613,15 @@ describe('weir policy diff', () => {
         { ...group, id: 'guests' },
       ],
     };
-    const words = ['policy', 'diff', '-f', fileWith({ ...envelope, mode: 'audit', policy: changed }), '--server', url];
+    const words = [
+      'policy',
+      'diff',
+      '--text',
+      '-f',
+      fileWith({ ...envelope, mode: 'audit', policy: changed }),
+      '--server',
+      url,
+    ];
     expect(await run(words, TOKEN)).toEqual({
       code: 3,
       out: `mode: enforce → audit
@@ -651,7 +659,7 @@ describe('weir policy diff', () => {
 
   it('`weir policy diff` compares the file with an empty policy while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
-    const { code, out } = await run(['policy', 'diff', '-f', fileWith(envelope), '--server', url], TOKEN);
+    const { code, out } = await run(['policy', 'diff', '--text', '-f', fileWith(envelope), '--server', url], TOKEN);
     expect([code, out]).toEqual([3, 'default_policy: (none) → deny\n+ group lan\n']);
   });
 });
@@ -698,7 +706,7 @@ describe('weir policy diff and explain of an invalid file', () => {
   it('`weir policy diff` accepts the id that `weir policy get` prints in an envelope without a name', async () => {
     const { url } = await serverThatAnswers(ok({ ...record, name: null, policy: config }));
     const file = fileWith({ mode: 'enforce', id: 'p-1', policy: config });
-    expect((await run(['policy', 'diff', '-f', file, '--id', 'p-1', '--server', url], TOKEN)).code).toBe(0);
+    expect((await run(['policy', 'diff', '--text', '-f', file, '--id', 'p-1', '--server', url], TOKEN)).code).toBe(0);
   });
 });
 
@@ -716,7 +724,7 @@ describe('weir policy diff and explain of an envelope without a mode', () => {
     '`weir policy diff` compares an envelope (policy document with a name) without a mode with an active policy in the form of %s as if it had the mode %s',
     async (_, __, stored) => {
       const { url } = await serverThatAnswers(ok({ items: [stored] }), ok(stored));
-      const { code, err } = await run(['policy', 'diff', '-f', file(), '--server', url], TOKEN);
+      const { code, err } = await run(['policy', 'diff', '--text', '-f', file(), '--server', url], TOKEN);
       expect({ code, err }).toEqual({ code: 0, err: '' });
     },
   );

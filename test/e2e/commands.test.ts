@@ -59,7 +59,7 @@ test('`weir policy apply` puts a policy file in force, and `weir policy get` pri
 
   const { out } = await cli(['policy', 'get']);
   const again = fileWith('again.yaml', out);
-  expect(await cli(['policy', 'diff', '-f', again])).toEqual({
+  expect(await cli(['policy', 'diff', '--text', '-f', again])).toEqual({
     code: 0,
     out: `${again} has the same content as office\n`,
     err: '',
@@ -72,7 +72,7 @@ test('`weir policy apply` puts a policy file in force, and `weir policy get` pri
 
 test('`weir policy diff`, `explain` and `apply --dry-run` show the effect of another policy and change nothing', async () => {
   const file = fileWith('other.yaml', policy(81, 'audit'));
-  expect(await cli(['policy', 'diff', '-f', file])).toEqual({
+  expect(await cli(['policy', 'diff', '--text', '-f', file])).toEqual({
     code: 3,
     out: `mode: enforce → audit
 ~ group clients
@@ -216,7 +216,7 @@ test('`weir policy history` and `diff` show what changed, and `rollback` puts an
   await cli([...apply, '-m', 'CHG-1: open the printers'], text(80));
   await cli([...apply, '-m', 'CHG-2: move them'], text(81));
   expect(await rig.tcp(81)).toBe('open');
-  expect(await cli(['policy', 'diff', '--to', '2'])).toMatchObject({
+  expect(await cli(['policy', 'diff', '--text', '--to', '2'])).toMatchObject({
     code: 3,
     out: '~ group clients\n  ~ rule web\n      match.dst_ports: -80 +81\n',
   });
@@ -240,5 +240,5 @@ test('`weir policy history` and `diff` show what changed, and `rollback` puts an
   await rig.node.ready();
   expect(await history()).toEqual(rows);
   expect(await rig.tcp(80)).toBe('open');
-  expect((await cli(['policy', 'diff', '--from', '1'])).code).toBe(0);
+  expect((await cli(['policy', 'diff', '--text', '--from', '1'])).code).toBe(0);
 });

@@ -50,8 +50,8 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines, proof } = outcome;
-      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
+      const { stored, warnings, programLines, proof, diff } = outcome;
+      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines, proof, diff }));
     }
     case 'deleted':
       warningHeader(reply, outcome.warnings);
@@ -84,8 +84,8 @@ export function answerGroup(
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines, proof } = outcome;
-      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof }));
+      const { stored, warnings, programLines, proof, diff } = outcome;
+      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof, diff }));
     }
     case 'deleted':
       throw new Error(
@@ -108,7 +108,9 @@ export function answerGroup(
   }
 }
 
-/** Sets `Weir-Revision`, and `Weir-Nodes`: the number of members that staged the policy before the commit. */
+/**
+ * Sets `Weir-Revision`, and `Weir-Nodes`: the number of members that staged the policy before the commit.
+ */
 function clusterHeaders(reply: FastifyReply, cluster: CommitInCluster | undefined): void {
   if (cluster === undefined) return;
   const { revision, nodes } = cluster;

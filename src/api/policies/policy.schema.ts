@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { PolicyDiffSchema } from '#api/analysis/analysis.schema.js';
 import type { ErrorCode } from '#api/errors/error-table.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from '#api/openapi/answer.schema.js';
 import { commentQuery, dryRunQuery, flag } from '#api/requests/query-parameters.js';
@@ -64,6 +65,9 @@ const dryRunMembers = {
   warnings: z.array(WarningSchema),
   program_lines: z.int().min(0).describe('The size of the compiled policy, in cache lines of 64 bytes.'),
   proof: ProofSchema,
+  diff: PolicyDiffSchema.nullable().describe(
+    'What the write would change for flows: the policy in force before and after it, or, if the write changes nothing in force, the stored policy before and after it. Null if this could not be computed.',
+  ),
 };
 export const DryRunSchema = z
   .object({

@@ -3,17 +3,19 @@ import type { Client } from '#cli/client/client.js';
 import { type Output, parseReply, print } from '#cli/client/remote.js';
 import { CliError, type Problem } from '#cli/errors/command-error.js';
 import { failingChecks, waitUntilReady } from '#cli/node/node-readiness.js';
-import { styleOf } from '#cli/output/style.js';
+import { type Style, styleOf } from '#cli/output/style.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
+import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import { duration } from '../number.js';
 import { type ClusterOptions, READY } from './cluster-flags.js';
+import { diffSchema, flowDifferenceText } from './flow-difference.js';
 import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 
 const problemSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() });
 const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number(), complete: z.boolean() }).nullable();
 const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), proof: proofSchema });
-export const drySchema = writtenSchema.extend({ program_lines: z.number() });
+export const drySchema = writtenSchema.extend({ program_lines: z.number(), diff: diffSchema.nullish() });
 
 /** The result of writing or activating a policy, as `weir` prints it. */
 export type Applied = {
@@ -28,6 +30,8 @@ export type Applied = {
    * API responds in singleton form, because such a response contains no proof.
    */
   readonly proof: z.infer<typeof proofSchema>;
+  /** The flows that the change opens and closes. Only the response to a dry run has it. */
+  readonly diff?: PolicyDiff | null;
 };
 
 export type WaitOptions = ClusterOptions & { readonly timeout?: number };
@@ -51,8 +55,11 @@ const MESSAGES: Readonly<Record<string, string>> = {
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {
-  const { warnings, proof, ...record } = parseReply(drySchema, body);
-  return { record: recordSchema.parse(record), dry_run: true, generation: null, etag: null, warnings, proof };
+  const { warnings, proof, diff, ...record } = parseReply(drySchema, body);
+  return {
+    ...{ record: recordSchema.parse(record), dry_run: true, generation: null, etag: null, warnings, proof },
+    diff: diff ?? null,
+  };
 }
 
 export function writtenOf({ headers, body }: { readonly headers: Headers; readonly body: unknown }): Applied {
@@ -75,7 +82,8 @@ export function tell(
   placed: (warning: Problem) => string,
 ): void {
   if (output === 'table') warn(terminal, applied.warnings, placed);
-  print(terminal, output, applied, sentence);
+  const style = styleOf(terminal);
+  print(terminal, output, applied, (shown) => sentence(shown, style));
 }
 
 export function warn(
@@ -105,7 +113,7 @@ export async function waitAfter(
   if (output === 'table') terminal.out('the node is ready\n');
 }
 
-function sentence({ record, dry_run: dry, generation, etag, proof }: Applied): string {
+function sentence({ record, dry_run: dry, generation, etag, proof, diff }: Applied, style: Style): string {
   const { mode, revision, active } = record;
   const what = `${labelOf(record)} (${mode}), revision ${revision}`;
   const lines = dry
@@ -116,5 +124,5 @@ function sentence({ record, dry_run: dry, generation, etag, proof }: Applied): s
     const classes = found === null ? 'more classes than can be counted' : `${found} class${found === 1 ? '' : 'es'}`;
     lines.push(`proved by ${proof.checked} packets of ${classes}${proof.complete ? '' : ', not of every one'}`);
   }
-  return `${lines.join('\n')}\n`;
+  return `${lines.join('\n')}\n${diff == null ? '' : flowDifferenceText(diff, style)}`;
 }

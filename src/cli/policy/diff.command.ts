@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import { type Client, createClient } from '#cli/client/client.js';
-import { type Output, print, remote } from '#cli/client/remote.js';
-import { CliError } from '#cli/errors/command-error.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { CliError, RefusedError } from '#cli/errors/command-error.js';
 import type { End } from '#cli/errors/exit-codes.js';
 import { type Style, styleOf } from '#cli/output/style.js';
 import type { Terminal } from '#cli/output/terminal.js';
@@ -15,18 +15,23 @@ import {
   isSame,
   type PolicyDifference,
 } from './difference.js';
+import { diffSchema, flowDifferenceText } from './flow-difference.js';
 import { idOf, labelOf, readRevision, readStored, type Stored, type Which } from './policy-records.js';
-import { readValidSource, singletonOf } from './policy-source.js';
+import { atLines, readValidSource, singletonOf } from './policy-source.js';
 
 const DIFFERENT = 3;
 
 type Revisions = { readonly from?: number | undefined; readonly to?: number | undefined };
-type DiffOptions = Output & Which & Revisions & { readonly file?: string };
+type Shape = { readonly text?: boolean; readonly all?: boolean };
+type DiffOptions = Output & Which & Revisions & Shape & { readonly file?: string };
+
+/** The maximum number of regions that `--all` requests. */
+const ALL = 1_000;
 
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
   remote(policy.command('diff'))
     .description(
-      'show what a file would change in the active policy, or in another one, or what changed between two revisions; exits with 3 if they differ',
+      'show which flows a file would open and close, compared with the active policy or another one, or two revisions; exits with 3 if they differ',
     )
     .option('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
     .option('--id <policy-id>', 'compare with the policy of this id')
@@ -37,65 +42,114 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
         .argParser(wholeNumber)
         .conflicts('file'),
     )
+    .option('--all', 'show every region of flows, and every change of DNS lookups')
+    .addOption(new Option('--text', 'compare the texts of the policies instead of their flows').conflicts('all'))
     .action(async ({ file, from, to, ...options }: DiffOptions) => {
       const client = createClient(options, terminal);
-      if (file === undefined) return compareRevisions(client, terminal, end, { from, to, ...options });
-      const source = await readValidSource(file, terminal);
-      const stored = from === undefined ? await readStored(client, options) : await readRevision(client, options, from);
-      // Use the stored mode for an envelope without a mode. Its write would use the flag `--mode`, which this
-      // command does not have.
-      const storedMode = stored?.form === 'envelope' ? stored.mode : undefined;
-      const after = singletonOf(source, storedMode);
-      const form = stored?.form ?? 'singleton';
-      const value = form === 'singleton' ? (stored?.policy ?? {}) : { mode: stored?.mode, policy: stored?.policy };
-      const before = singletonOf({ form, value });
-      // Compare modes only between two envelopes: a policy in singleton form has no mode of its own.
-      const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
-      const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
-      const difference = differenceOf(
-        { ...modeOf(stored?.mode), ...before },
-        { ...modeOf(source.value.mode ?? storedMode), ...after },
-      );
-      const same = isSame(difference);
-      const compared = stored === null ? null : labelOf(stored);
-      print(terminal, options.output, { compared_with: compared, same, ...difference }, (shown) => {
-        if (same) return `${source.label} has the same content as ${shown.compared_with ?? 'no policy'}\n`;
-        return differenceText(shown, styleOf(terminal));
+      const compared =
+        file === undefined
+          ? await revisionsOf(client, { from, to, ...options })
+          : await withFile(client, terminal, file, { from, ...options });
+      if (options.text === true) return compareTexts(compared, terminal, end, options);
+      const body = {
+        from: compared.before.reference,
+        to: compared.after.reference,
+        ...(options.all === true ? { limit: ALL } : {}),
+      };
+      const answer = await client.request('/api/v1/policy/diff', { method: 'POST', body }).catch((error: unknown) => {
+        throw compared.placed(error);
       });
-      if (!same) end(DIFFERENT);
+      const diff = parseReply(diffSchema, answer);
+      print(terminal, options.output, diff, (shown) =>
+        flowDifferenceText(shown, styleOf(terminal), { all: options.all === true }),
+      );
+      if (diff.verdict !== 'equal') end(DIFFERENT);
     });
 }
 
-/**
- * Prints the differences between two revisions: `to`, by default the present one, and `from`, by default the
- * one before `to`.
- */
-async function compareRevisions(
+/** A side of the comparison: how a request names the policy, and its content in singleton form. */
+type Side = {
+  readonly reference: object;
+  readonly content: Readonly<Record<string, unknown>>;
+  readonly label: string;
+};
+type Compared = {
+  readonly before: Side;
+  readonly after: Side;
+  /** Members of the printed comparison of texts. */
+  readonly names: Readonly<Record<string, unknown>>;
+  /** Adds the lines of the file to an error about the policy in it. */
+  readonly placed: (error: unknown) => unknown;
+};
+
+async function withFile(
   client: Client,
   terminal: Terminal,
-  end: End,
-  { from, to, ...options }: Output & Which & Revisions,
-): Promise<void> {
+  file: string,
+  { from, ...which }: Which & Revisions,
+): Promise<Compared> {
+  const source = await readValidSource(file, terminal);
+  const stored = from === undefined ? await readStored(client, which) : await readRevision(client, which, from);
+  // Use the stored mode for an envelope without a mode. Its write would use the flag `--mode`, which this
+  // command does not have.
+  const storedMode = stored?.form === 'envelope' ? stored.mode : undefined;
+  const after = singletonOf(source, storedMode);
+  // Compare modes only between two envelopes: a policy in singleton form has no mode of its own.
+  const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
+  const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
+  const label = stored === null ? 'no policy' : labelOf(stored);
+  return {
+    before: {
+      reference:
+        stored === null ? { active: true } : { id: stored.id, ...(from === undefined ? {} : { revision: from }) },
+      content: { ...modeOf(stored?.mode), ...(stored === null ? {} : contentOf(stored)) },
+      label,
+    },
+    after: {
+      reference: { policy: after },
+      content: { ...modeOf(source.value.mode ?? storedMode), ...after },
+      label: source.label,
+    },
+    names: { compared_with: stored === null ? null : label },
+    placed: (error) =>
+      error instanceof RefusedError && error.problems.every(({ pointer }) => pointer.startsWith('/to/policy'))
+        ? atLines(error, source, source.form === 'singleton' ? '/to/policy' : '/to')
+        : error,
+  };
+}
+
+/** Returns two revisions: `to`, by default the present one, and `from`, by default the one before `to`. */
+async function revisionsOf(client: Client, { from, to, ...which }: Which & Revisions): Promise<Compared> {
   if (from === undefined && to === undefined)
     throw new CliError('compare with what? Give --file, --from or --to', { exitCode: 2 });
-  const id = await idOf(client, options);
+  const id = await idOf(client, which);
   const after = to === undefined ? await readStored(client, { id }) : await readRevision(client, { id }, to);
   if (after === null) throw new CliError(`there is no policy with the id ${id}`);
   const first = from ?? after.revision - 1;
   if (first === 0) throw new CliError('revision 1 is the first one: there is none before it', { exitCode: 2 });
   const before = await readRevision(client, { id }, first);
   const isBoth = before.form === 'envelope' && after.form === 'envelope';
-  const sideOf = ({ form, mode, policy }: Stored) => ({
-    ...(isBoth ? { mode } : {}),
-    ...singletonOf({ form, value: form === 'singleton' ? policy : { mode, policy } }),
+  const sideOf = (stored: Stored): Side => ({
+    reference: { id, revision: stored.revision },
+    content: { ...(isBoth ? { mode: stored.mode } : {}), ...contentOf(stored) },
+    label: `revision ${stored.revision} of ${labelOf(stored)}`,
   });
-  const difference = differenceOf(sideOf(before), sideOf(after));
+  return {
+    before: { ...sideOf(before), label: `revision ${before.revision}` },
+    after: sideOf(after),
+    names: { compared_with: labelOf(after), from_revision: before.revision, to_revision: after.revision },
+    placed: (error) => error,
+  };
+}
+
+const contentOf = ({ form, mode, policy }: Stored) =>
+  singletonOf({ form, value: form === 'singleton' ? policy : { mode, policy } });
+
+function compareTexts({ before, after, names }: Compared, terminal: Terminal, end: End, { output }: Output): void {
+  const difference = differenceOf(before.content, after.content);
   const same = isSame(difference);
-  const compared = { compared_with: labelOf(after), from_revision: before.revision, to_revision: after.revision };
-  print(terminal, options.output, { ...compared, same, ...difference }, (shown) =>
-    same
-      ? `revision ${after.revision} of ${labelOf(after)} has the same content as revision ${before.revision}\n`
-      : differenceText(shown, styleOf(terminal)),
+  print(terminal, output, { ...names, same, ...difference }, (shown) =>
+    same ? `${after.label} has the same content as ${before.label}\n` : differenceText(shown, styleOf(terminal)),
   );
   if (!same) end(DIFFERENT);
 }

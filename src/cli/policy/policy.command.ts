@@ -13,6 +13,7 @@ import { wholeNumber } from '../number.js';
 import { addActivateCommand } from './activate.command.js';
 import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
+import { addAskCommand } from './ask.command.js';
 import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
 import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { addDiffCommand } from './diff.command.js';
@@ -38,6 +39,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addApplyCommand(policy, terminal);
   addActivateCommand(policy, terminal);
   addDiffCommand(policy, terminal, end);
+  addAskCommand(policy, terminal, end);
   addExplainCommand(policy, terminal);
   addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);

@@ -1,7 +1,8 @@
+import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Form } from './policy-document.js';
 import type { Warning } from './policy-problem.js';
-import type { StoredPolicy } from './policy-record.js';
+import type { PolicyChange, StoredPolicy } from './policy-record.js';
 import type { Proof } from './proof-types.js';
 
 export type PolicyTarget =
@@ -13,7 +14,8 @@ export type PolicyTarget =
 export type PolicyWrite = {
   /**
    * `put` writes a record or a source group, `delete` removes it. `activate` makes a stored record the
-   * active one without changing its policy (D5). `rollback` writes the document of an earlier revision again.
+   * active one without changing its policy (D5). `rollback` writes the document of an earlier revision
+   * again.
    */
   readonly operation: 'put' | 'delete' | 'activate' | 'rollback';
   readonly target: PolicyTarget;
@@ -41,8 +43,8 @@ export type PolicyWrite = {
   readonly activate: boolean;
   readonly dryRun: boolean;
   /**
-   * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may not
-   * change the node; it uses the addresses of pods that are already known.
+   * Whether the write may start watches of Kubernetes objects. False for the dry run of a client that may
+   * not change the node; it uses the addresses of pods that are already known.
    */
   readonly mayWatch: boolean;
   /**
@@ -57,8 +59,8 @@ export type PolicyWrite = {
   readonly wait?: 'quorum' | 'all';
   /**
    * Makes the write a pending change. `confirm`: the write is reverted unless it is confirmed in time.
-   * `rollout`: about `share` percent of the nodes of the cluster enforce the write first, and all nodes after
-   * `holdMs`.
+   * `rollout`: about `share` percent of the nodes of the cluster enforce the write first, and all nodes
+   * after `holdMs`.
    */
   readonly terms?: WriteTerms;
   /** The subject of the API token with which the request was sent. */
@@ -107,5 +109,9 @@ export type PolicyChecked = {
   /** The size of the compiled program in cache lines of 64 bytes. */
   readonly programLines: number;
   readonly proof: Proof | null;
+  /** The change that the write would make in the store. */
+  readonly change: PolicyChange;
+  /** The flows that the change opens and closes; null if it is not known, or was not computed. */
+  readonly diff: PolicyDiff | null;
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;

@@ -1,3 +1,4 @@
+import { analyse } from '#analysis/analyse.js';
 import type { Needs } from '#bus/bus-messages.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
@@ -19,6 +20,7 @@ import { sampleOf } from '#policy/proof/proof-sample.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
 import type {
+  AnalysePolicies,
   DescribePolicy,
   ExplainPolicy,
   Inspected,
@@ -66,6 +68,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
         return runner.locateGroup(work);
       case 'explain':
         return runner.explain(work);
+      case 'analyse':
+        return runner.analyse(work);
       case 'describe':
         return runner.describe(work);
     }
@@ -83,8 +87,8 @@ class PolicyTaskRunner {
   /** The tasks that wait for the members (addresses) of selectors, by their id. */
   readonly #waiting = new Map<number, Finish>();
   /**
-   * The id of the last waiting task. The ids begin at a random number, so that the id of a task of an earlier
-   * thread matches no task of this thread.
+   * The id of the last waiting task. The ids begin at a random number, so that the id of a task of an
+   * earlier thread matches no task of this thread.
    */
   #lastWaiting = Math.floor(Math.random() * 2 ** 40);
 
@@ -220,6 +224,22 @@ class PolicyTaskRunner {
     return { kind: 'explained', explanation: explain(policy, query, { membership: membershipOf(membership) }) };
   }
 
+  analyse({ policies, surroundings, question }: AnalysePolicies): PolicyResult<AnalysePolicies> {
+    const read: Policy[] = [];
+    for (const [at, { key, text }] of policies.entries()) {
+      let policy = key === null ? undefined : this.#explained.get(key);
+      if (policy === undefined) {
+        if (text === null) return { kind: 'unknown' };
+        const found = readText(text, surroundings, null, { isStored: key !== null });
+        if (!found.ok) return { kind: 'unreadable', code: found.code, problems: found.problems, policy: at };
+        policy = found.policy;
+      }
+      if (key !== null) this.#explained.keep(key, policy);
+      read.push(policy);
+    }
+    return { kind: 'analysed', answer: analyse(read, question) };
+  }
+
   describe({ text, surroundings, membership, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {
     const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
@@ -270,8 +290,8 @@ class PolicyTaskRunner {
       };
     } catch (error) {
       if (!(error instanceof CompileTooLarge)) throw error;
-      // Compile again without the rules for sets of selectors that no address has now (`former`). These rules
-      // only save a later compilation, so a policy must not be refused because of them.
+      // Compile again without the rules for sets of selectors that no address has now (`former`). These
+      // rules only save a later compilation, so a policy must not be refused because of them.
       const { former, ...others } = membership;
       if (former !== undefined) return this.#prepared(parts, policy, work, others);
       return { kind: 'too_large', detail: error.message };
@@ -279,9 +299,9 @@ class PolicyTaskRunner {
   }
 
   /**
-   * Serialises the policy for the service plane. Returns null if no rule has TLS matchers or a hostname: then
-   * the program (compiled policy) can decide connections. The result is in shared memory, so other threads
-   * need no copy.
+   * Serialises the policy for the service plane. Returns null if no rule has TLS matchers or a hostname:
+   * then the program (compiled policy) can decide connections. The result is in shared memory, so other
+   * threads need no copy.
    */
   #inspected(policy: Policy, parts: readonly GroupPart[]): Inspected | null {
     if (!factsOfGroups(policy.groups).some(({ hasTls, hasHostname }) => hasTls || hasHostname)) return null;
@@ -297,8 +317,8 @@ class PolicyTaskRunner {
 type Finish = (membership: ListedMembership) => PolicyResult<PrepareWithMembers>;
 
 /**
- * Runs `make`, which computes the proof sample (packets with expected verdicts), after the thread has replied
- * to its current task. So the reply does not wait for the sample.
+ * Runs `make`, which computes the proof sample (packets with expected verdicts), after the thread has
+ * replied to its current task. So the reply does not wait for the sample.
  */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);

@@ -1,4 +1,5 @@
 import type { Needs } from '#bus/bus-messages.js';
+import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
 import type { ListedMembership, SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { EnvelopeMode, Form } from '#contracts/policy/policy-document.js';
 import type { Action, Selector } from '#contracts/policy/policy-model.js';
@@ -121,8 +122,8 @@ type LocatedGroup = {
 export type Inspected = Pick<InspectionImage, 'intercepts'> & { readonly policy: PolicyImage };
 
 /**
- * The result of a task that prepares a policy write: the program (compiled policy) to activate, the warnings,
- * and which other parts of the node the policy needs.
+ * The result of a task that prepares a policy write: the program (compiled policy) to activate, the
+ * warnings, and which other parts of the node the policy needs.
  */
 export type Prepared = {
   readonly mode: EnvelopeMode;
@@ -169,7 +170,9 @@ export type Unreadable = {
   readonly code: 'invalid_body' | 'invalid_policy';
   readonly problems: readonly Problem[];
 };
-/** The result of a task whose policy exceeds a compile limit. `detail` is a sentence that names the limit. */
+/**
+ * The result of a task whose policy exceeds a compile limit. `detail` is a sentence that names the limit.
+ */
 export type TooLarge = { readonly kind: 'too_large'; readonly detail: string };
 
 /**
@@ -204,6 +207,20 @@ type DescribedPolicy = {
   readonly listing: Uint8Array;
 };
 
+/**
+ * A task for the policy thread: analyse policies. Each policy is in the cache of the thread, or the task
+ * includes its text. The key is null for a draft, which is not cached.
+ */
+export type AnalysePolicies = {
+  readonly kind: 'analyse';
+  readonly policies: readonly { readonly key: string | null; readonly text: PolicyText | null }[];
+  readonly surroundings: PolicySurroundings;
+  readonly question: AnalysisQuestion;
+};
+type AnalysedPolicies = { readonly kind: 'analysed'; readonly answer: AnalysisAnswer };
+/** `policy`: the index of the policy in the task that cannot be read. */
+type UnreadablePolicy = Unreadable & { readonly policy: number };
+
 export type PolicyWork =
   | PreparePolicy
   | PrepareGroup
@@ -212,6 +229,7 @@ export type PolicyWork =
   | MeasurePolicy
   | LocateGroup
   | ExplainPolicy
+  | AnalysePolicies
   | DescribePolicy;
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | NeedsMembers | Unreadable | TooLarge;
@@ -221,6 +239,7 @@ type ResultOfKind = {
   readonly measure: MeasuredChange;
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
+  readonly analyse: AnalysedPolicies | UnknownPolicy | UnreadablePolicy;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];

@@ -40,8 +40,8 @@ import {
 } from './write-decision.js';
 
 /**
- * The time in milliseconds for which a write waits for the first list of a new selector. After this time, the
- * policy is activated with the selector unresolved.
+ * The time in milliseconds for which a write waits for the first list of a new selector. After this time,
+ * the policy is activated with the selector unresolved.
  */
 const MEMBER_WAIT_MS = 2_000;
 
@@ -56,8 +56,8 @@ export type PrepareWritePorts = PendingWritePorts &
     readonly enforced: boolean;
     readonly now: () => Date;
     /**
-     * Returns the generation of the policy that the kernel enforced when this process started; 0 if there was
-     * none.
+     * Returns the generation of the policy that the kernel enforced when this process started; 0 if there
+     * was none.
      */
     readonly adoptedGeneration: () => number;
     readonly hasInterceptCa: () => boolean;
@@ -350,7 +350,7 @@ function preparedWrite(
   const isOpen = enforced && surroundings.fallback === 'allow' && endsTrial(write, decision) ? [FALLBACK_ALLOWS] : [];
   const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced, ...isOpen];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
-    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null }
+    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null, change, diff: null }
     : storesPolicy(write)
       ? { kind: 'written', created, stored, generation, warnings, proof: null }
       : { kind: 'deleted', generation, warnings };
@@ -358,8 +358,8 @@ function preparedWrite(
 }
 
 /**
- * Whether the write puts a whole policy in force that denies packets, which a policy in the mode `audit` does
- * not.
+ * Whether the write puts a whole policy in force that denies packets, which a policy in the mode `audit`
+ * does not.
  */
 const endsTrial = ({ sourceGroup }: PolicyWrite, { decides, stored }: Decision): boolean =>
   sourceGroup === undefined && decides === 'this' && stored.record.mode === 'enforce';

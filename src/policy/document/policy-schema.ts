@@ -56,7 +56,7 @@ export const protoSchema = z
     examples: ['tcp', 47],
   });
 
-const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
+export const portSchema = z.union([z.int().min(0).max(MAX_PORT), z.string().meta({ pattern: PORT_PATTERN })]).meta({
   id: 'PortSpec',
   description: 'A port, or a range "low-high" with both ends included.',
   examples: [443, '8000-8100'],
@@ -145,7 +145,7 @@ const httpMatchSchema = z
     examples: [{ request: { methods: ['GET'] } }],
   });
 
-const tlsMatchSchema = z
+export const tlsMatchSchema = z
   .strictObject({
     mode: z.enum(['metadata', 'intercept']).optional().meta({ description: 'Left out: metadata.' }),
     sni: tlsNameMatchSchema.optional().meta({

@@ -108,6 +108,7 @@ const RECORD_MEMBERS = new Set([
   'warnings',
   'dry_run',
   'program_lines',
+  'diff',
 ]);
 
 /**
@@ -205,8 +206,9 @@ function validateSources(sources: Intact<SourcesConfig>, at: string, validation:
 }
 
 /**
- * The id of a list element, and its position. `ids` maps the ids of earlier elements to their indexes. `list`
- * and `at` are the JSON pointers of the list and the element. `what` is the noun for an element in messages.
+ * The id of a list element, and its position. `ids` maps the ids of earlier elements to their indexes.
+ * `list` and `at` are the JSON pointers of the list and the element. `what` is the noun for an element in
+ * messages.
  */
 type ListedId = {
   readonly id: string | undefined;

@@ -1,0 +1,177 @@
+import { analyse } from '#analysis/analyse.js';
+import { itemAt } from '#arrays/read.js';
+import type { AnalysisAnswer } from '#contracts/analysis/analysis.js';
+import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
+import { formatPrefix } from '#policy/model/ipv4.js';
+import { Random } from '#test/seed.js';
+import { type PolicyKind, policyOf, randomRule } from './analysis/policies.js';
+import type { Bench, Row } from './bench.js';
+
+const RULES = 100_000;
+const RUNS = 5;
+const QUESTIONS = 200;
+/** A comparison or question that takes longer must end before all sources are compared. */
+const LONGEST_MS = 5_000;
+
+type Edit = readonly [name: string, edit: (policy: Policy, random: Random) => Policy];
+
+const withGroup = (policy: Policy, at: number, edit: (group: Group) => Group): Policy => ({
+  ...policy,
+  groups: policy.groups.map((group, index) => (index === at ? edit(group) : group)),
+});
+const withRule = (group: Group, at: number, ...put: Rule[]): Group => ({
+  ...group,
+  rules: group.rules.toSpliced(at, 1, ...put),
+});
+
+/** Edits of one rule come first. */
+const EDITS: readonly Edit[] = [
+  [
+    'a rule is added',
+    (policy, random) =>
+      withGroup(policy, policy.groups.length - 1, (group) => ({
+        ...group,
+        rules: [randomRule('new', 'allow', random), ...group.rules],
+      })),
+  ],
+  [
+    'a rule is removed',
+    (policy, random) =>
+      withGroup(policy, random.below(policy.groups.length), (group) =>
+        withRule(group, random.below(group.rules.length)),
+      ),
+  ],
+  [
+    'a rule is flipped',
+    (policy, random) =>
+      withGroup(policy, random.below(policy.groups.length), (group) => {
+        const at = random.below(group.rules.length);
+        const rule = itemAt(group.rules, at);
+        return withRule(group, at, { ...rule, action: rule.action === 'allow' ? 'deny' : 'allow' });
+      }),
+  ],
+  [
+    'a rule of the first group is flipped',
+    (policy, random) =>
+      withGroup(policy, 0, (group) => {
+        const at = random.below(group.rules.length);
+        const rule = itemAt(group.rules, at);
+        return withRule(group, at, { ...rule, action: rule.action === 'allow' ? 'deny' : 'allow' });
+      }),
+  ],
+  [
+    'a group gains a /24',
+    (policy, random) =>
+      withGroup(policy, random.below(policy.groups.length), (group) => ({
+        ...group,
+        sources: [...group.sources, { address: 0xc0a8_0000, length: 24 }],
+      })),
+  ],
+  [
+    '1 % of the rules flipped',
+    (policy, random) => ({
+      ...policy,
+      groups: policy.groups.map((group) => ({
+        ...group,
+        rules: group.rules.map((rule) =>
+          random.chance(0.01)
+            ? { ...rule, action: rule.action === 'allow' ? ('deny' as const) : ('allow' as const) }
+            : rule,
+        ),
+      })),
+    }),
+  ],
+  [
+    'a deny for all in front',
+    (policy, random) => ({
+      ...policy,
+      groups: [
+        {
+          id: 'front',
+          pointer: '',
+          mode: 'enforce',
+          sources: [{ address: 0, length: 0 }],
+          selectors: [],
+          rules: [randomRule('no', 'deny', random)],
+          defaultAction: undefined,
+        },
+        ...policy.groups,
+      ],
+    }),
+  ],
+  ['default to allow', (policy) => ({ ...policy, default: { ...policy.default, action: 'allow' } })],
+];
+
+const OF_ONE_RULE = 4;
+const LABELS: Readonly<Record<PolicyKind, string>> = {
+  tens: 'groups of ten',
+  one: 'one group',
+  site: 'a site with a deny list',
+};
+
+export const analysisBench: Bench = {
+  name: 'analysis',
+  run: async () => {
+    const rows: Row[] = [];
+    for (const kind of ['tens', 'one', 'site'] as const) {
+      const policy = policyOf(kind, RULES, new Random(1));
+      for (const [index, [name, edit]] of EDITS.entries()) {
+        const after = edit(policy, new Random(2));
+        const atMost = index < OF_ONE_RULE ? (kind === 'tens' ? 150 : 600) : LONGEST_MS;
+        const { ms, answer } = medianOf(() => analyse([policy, after], { kind: 'diff', limit: 50 }));
+        const isComplete = answer.kind === 'diff' && answer.diff.complete;
+        rows.push({
+          what: `${LABELS[kind]}, ${name}${isComplete ? '' : ' (not complete)'}`,
+          value: ms,
+          unit: 'ms',
+          atMost,
+        });
+      }
+      rows.push(...questionsAbout(policy, LABELS[kind]));
+    }
+    return rows;
+  },
+};
+
+function medianOf(work: () => AnalysisAnswer): { readonly ms: number; readonly answer: AnalysisAnswer } {
+  const times: number[] = [];
+  let answer = work();
+  for (let run = 0; run < RUNS; run++) {
+    const began = performance.now();
+    answer = work();
+    times.push(performance.now() - began);
+  }
+  return {
+    ms: itemAt(
+      times.sort((one, other) => one - other),
+      Math.floor(RUNS / 2),
+    ),
+    answer,
+  };
+}
+
+/** Asks whether one source reaches one destination at one port, with addresses of the policy. */
+function questionsAbout(policy: Policy, label: string): Row[] {
+  const random = new Random(3);
+  const rules = policy.groups.flatMap((group) => group.rules);
+  const times: number[] = [];
+  for (let count = 0; count < QUESTIONS; count++) {
+    const { sources } = random.pick(policy.groups);
+    const rule = random.pick(rules);
+    const asked = {
+      from: sources.slice(0, 1).map(formatPrefix),
+      to: rule.destinations.length === 0 ? ['192.0.2.0/24'] : rule.destinations.map(formatPrefix),
+      proto: rule.protocol,
+      ports: rule.destinationPorts.map(({ low, high }) => `${low}-${high}`),
+    };
+    const began = performance.now();
+    analyse([policy], { kind: 'ask', asked, limit: 50 });
+    times.push(performance.now() - began);
+  }
+  times.sort((one, other) => one - other);
+  const at = (share: number) => itemAt(times, Math.floor(share * (QUESTIONS - 1)));
+  return [
+    { what: `${label}, a question, median`, value: at(0.5), unit: 'ms' },
+    { what: `${label}, a question, 95 %`, value: at(0.95), unit: 'ms', atMost: 25 },
+  ];
+}

@@ -1,0 +1,26 @@
+import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { askPolicy } from './answer/ask.js';
+import { policyDiff } from './answer/policy-diff.js';
+import { IPV4 } from './engine/address-space.js';
+
+/** The limit of steps of one comparison. It is reached after a few seconds. */
+const STEPS = 8_000_000;
+
+/**
+ * Answers a question. `policies` has two policies for a diff (before, after), and one for any other
+ * question.
+ */
+export function analyse(policies: readonly Policy[], question: AnalysisQuestion): AnalysisAnswer {
+  const [first, second = first] = policies;
+  if (first === undefined || second === undefined) throw new RangeError('analyse policies: there is no policy');
+  const options = { space: IPV4, limit: question.limit, steps: STEPS };
+  switch (question.kind) {
+    case 'diff':
+      return { kind: 'diff', diff: policyDiff(first, second, options) };
+    case 'ask': {
+      const answer = askPolicy(first, question.asked, options);
+      return 'answer' in answer ? { kind: 'ask', answer } : { kind: 'invalid_question', problems: answer };
+    }
+  }
+}

@@ -1,0 +1,193 @@
+import type { AddressSpace } from '#analysis/engine/address-space.js';
+import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
+import { type Change, type Entry, passes } from '#analysis/engine/decision-lists.js';
+import type {
+  AskAnswer,
+  DecidedRegion,
+  FlowAnswer,
+  FlowQuestion,
+  Obstacle,
+  Remedy,
+} from '#contracts/analysis/flow-question.js';
+import type { FlowDecider } from '#contracts/analysis/flow-region.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { addressSet, addressText } from './address-set.js';
+import { exampleOf, explainRequest } from './example-flow.js';
+import { flowCondition } from './flow-conditions.js';
+import { type QuestionProblem, readQuestion } from './question.js';
+import { flowsOf, portTexts, serviceSet, serviceText } from './service-set.js';
+
+export type AskOptions = { readonly space: AddressSpace; readonly limit: number; readonly steps: number };
+
+const OBSTACLES = 5;
+
+/**
+ * Answers whether flows pass: never, always or sometimes. Returns the problems of a question that is not
+ * valid.
+ */
+export function askPolicy(
+  policy: Policy,
+  asked: FlowQuestion,
+  options: AskOptions,
+): AskAnswer | readonly QuestionProblem[] {
+  const { space, limit, steps } = options;
+  const read = readQuestion(asked, policy, space);
+  if (!('question' in read)) return read;
+  const against = (action: 'allow' | 'deny') =>
+    compare(policy, constant(action), { space, steps, question: read.question, known: read.known, byRule: true });
+  const sides = { passing: sideOf(against('deny'), true, space), denied: sideOf(against('allow'), false, space) };
+  const { passing, denied } = sides;
+  const left = [passing, denied].map(({ compared }) => compared.left).find(({ length }) => length > 0);
+  const isComplete = left === undefined;
+  const answer: FlowAnswer = passing.parts.length === 0 ? 'never' : denied.parts.length === 0 ? 'always' : 'sometimes';
+  const list = ({ parts, compared }: Side) => parts.slice(0, limit).map((part) => formatted(part, compared, space));
+  return {
+    answer,
+    summary: summaryOf(answer, asked, list(passing), list(denied), isComplete, space),
+    complete: isComplete,
+    left: left === undefined ? null : addressSet(left, space),
+    flows: { passing: total(passing.parts), denied: total(denied.parts) },
+    passing: list(passing),
+    passing_omitted: Math.max(0, passing.parts.length - limit),
+    denied: list(denied),
+    denied_omitted: Math.max(0, denied.parts.length - limit),
+    obstacles: obstaclesOf(denied.parts, policy, asked, space),
+  };
+}
+
+const constant = (action: 'allow' | 'deny'): Policy => ({
+  groups: [],
+  default: { action, mode: 'enforce', from: 'fallback' },
+});
+
+/** A region of the answer, before it is formatted. */
+type Part = {
+  readonly region: Region;
+  readonly change: Change;
+  readonly flows: bigint;
+  readonly decider: FlowDecider;
+};
+type Side = { readonly parts: readonly Part[]; readonly compared: Compared };
+
+/** Returns the flows that pass, or those that are denied; the largest part first. */
+function sideOf(compared: Compared, isPassing: boolean, space: AddressSpace): Side {
+  const count = (spans: Region['sources']) => spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
+  const parts = compared.regions.flatMap((region) => {
+    const flows = count(region.sources) * count(region.destinations) * flowsOf(region.keys, region.sourcePorts);
+    return region.changes
+      .filter(({ attribute, from }) => attribute === 'verdict' && passes(from.outcome) === isPassing)
+      .map((change) => ({ region, change, flows, decider: deciderOf(change.from, compared) }));
+  });
+  return { parts: parts.sort((one, other) => (one.flows < other.flows ? 1 : -1)), compared };
+}
+
+function deciderOf({ outcome, tag }: Entry, compared: Compared): FlowDecider {
+  const cause = compared.causeOf(tag);
+  return {
+    decision: outcome === 'allow' || outcome === 'allow_audited' ? 'allow' : 'deny',
+    mode: outcome === 'audit' || outcome === 'allow_audited' ? 'audit' : 'enforce',
+    source_group: 'group' in cause ? cause.group : null,
+    rule: 'rule' in cause ? cause.rule : null,
+  };
+}
+
+function formatted(
+  { region, change, flows, decider }: Part,
+  { conditions }: Compared,
+  space: AddressSpace,
+): DecidedRegion {
+  const atoms = conditions.describe(change.condition);
+  return {
+    sources: addressSet(region.sources, space),
+    destinations: addressSet(region.destinations, space),
+    services: serviceSet(region.keys),
+    source_ports: portTexts(region.sourcePorts),
+    conditions: atoms.map(flowCondition),
+    unless: change.unless.map((condition) => conditions.describe(condition).map(flowCondition)),
+    flows: flows.toString(),
+    decider,
+    example: explainRequest(exampleOf(region, space), atoms, space),
+  };
+}
+
+const total = (parts: readonly Part[]): string => parts.reduce((sum, { flows }) => sum + flows, 0n).toString();
+
+/** Returns what denies the flows, the decider of most flows first. */
+function obstaclesOf(denied: readonly Part[], policy: Policy, asked: FlowQuestion, space: AddressSpace): Obstacle[] {
+  const found = new Map<string, { readonly first: Part; flows: bigint }>();
+  for (const part of denied) {
+    const key = JSON.stringify(part.decider);
+    const known = found.get(key);
+    if (known === undefined) found.set(key, { first: part, flows: part.flows });
+    else known.flows += part.flows;
+  }
+  return [...found.values()]
+    .sort((one, other) => (one.flows < other.flows ? 1 : -1))
+    .slice(0, OBSTACLES)
+    .map(({ first, flows }) => ({
+      decider: first.decider,
+      flows: flows.toString(),
+      remedy: asked.to === undefined && asked.name === undefined ? null : remedyOf(first, policy, asked, space),
+    }));
+}
+
+/**
+ * Returns the rule that lets the flows of an obstacle pass: before the rule that denies them, or at the end
+ * of a group that contains the sources.
+ */
+function remedyOf({ decider, region }: Part, policy: Policy, asked: FlowQuestion, space: AddressSpace): Remedy {
+  const { to, name, proto, ports, src_ports, icmp_types } = asked;
+  const match = {
+    dst_cidrs: to?.map((text) => (text.includes('/') ? text : `${text}/${space.bits}`)),
+    dns_hostname: name,
+    proto: proto ?? (ports === undefined && src_ports === undefined ? undefined : 'tcp'),
+    dst_ports: ports,
+    src_ports,
+    icmp_types,
+  };
+  const rule = {
+    id: 'allow-asked',
+    action: 'allow',
+    match: Object.fromEntries(Object.entries(match).filter(([, value]) => value !== undefined)),
+  };
+  if (decider.source_group !== null) return { source_group: decider.source_group, before: decider.rule, rule };
+  const containing = policy.groups.find((group) =>
+    region.sources.every(({ start, end }) =>
+      group.sources.some((prefix) => {
+        const span = space.spanOf(prefix);
+        return span.start <= start && end <= span.end;
+      }),
+    ),
+  );
+  return { source_group: containing?.id ?? null, before: null, rule };
+}
+
+function summaryOf(
+  answer: FlowAnswer,
+  asked: FlowQuestion,
+  passing: readonly DecidedRegion[],
+  denied: readonly DecidedRegion[],
+  isComplete: boolean,
+  space: AddressSpace,
+): string {
+  const by = ({ decider }: DecidedRegion) => deciderText(decider);
+  const [first] = passing;
+  const [refused] = denied;
+  const more = (regions: readonly DecidedRegion[]) => (regions.length > 1 ? ` and ${regions.length - 1} more` : '');
+  const end = isComplete ? '' : '; the answer is not complete';
+  if (answer === 'always')
+    return `always: ${first === undefined ? 'there are no such flows' : by(first)}${more(passing)} allows them${end}`;
+  if (answer === 'never')
+    return `never: ${refused === undefined ? 'there are no such flows' : by(refused)}${more(denied)} denies them${end}`;
+  if (first === undefined || refused === undefined) return `sometimes${end}`;
+  const who = asked.from === undefined ? `from ${addressText(first.sources, space)}` : '';
+  const what =
+    asked.to === undefined ? `to ${addressText(first.destinations, space)} ${serviceText(first.services)}` : '';
+  const where = [who, what].filter((text) => text !== '').join(' ');
+  return `sometimes: ${by(first)}${more(passing)} allows ${where === '' ? 'a part' : where}; ${by(refused)}${more(denied)} denies the rest${end}`;
+}
+
+function deciderText({ source_group, rule }: FlowDecider): string {
+  if (source_group === null) return 'default_policy';
+  return rule === null ? `the default of ${source_group}` : `${source_group}/${rule}`;
+}

@@ -1,0 +1,223 @@
+import type { AddressSpace } from '#analysis/engine/address-space.js';
+import type { Cause } from '#analysis/engine/alignment.js';
+import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
+import { DeciderFinder } from '#analysis/engine/decider.js';
+import { type Change, passes } from '#analysis/engine/decision-lists.js';
+import type {
+  CauseCount,
+  DiffCause,
+  DiffEffect,
+  DiffNotice,
+  DiffRegion,
+  DiffVerdict,
+  PolicyDiff,
+} from '#contracts/analysis/policy-diff.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { addressSet } from './address-set.js';
+import { deciderName } from './decider-name.js';
+import { exampleOf, explainRequest } from './example-flow.js';
+import { flowCondition } from './flow-conditions.js';
+import { lookupChanges } from './lookup-changes.js';
+import { flowsOf, portTexts, serviceSet } from './service-set.js';
+import { summaryOf } from './summary.js';
+
+export type DiffOptions = {
+  readonly space: AddressSpace;
+  /** The maximum number of regions in the answer. */
+  readonly limit: number;
+  readonly steps: number;
+};
+
+/** A change of a region, before it is formatted. */
+type Item = {
+  readonly region: Region;
+  readonly change: Change;
+  readonly effect: DiffEffect;
+  readonly flows: bigint;
+  readonly cause: Cause | null;
+};
+
+const CAUSES = 50;
+const EFFECTS: readonly DiffEffect[] = ['opens', 'closes', 'inspection', 'audit'];
+
+/** Returns what a change of a policy does to flows and lookups. */
+export function policyDiff(before: Policy, after: Policy, options: DiffOptions): PolicyDiff {
+  const { space, limit } = options;
+  const compared = compare(before, after, options);
+  const items = compared.regions.flatMap((region) => itemsOf(region, compared, space)).sort(byWeight);
+  const flows = Object.fromEntries(
+    EFFECTS.map((effect) => [effect, sum(items.filter((item) => item.effect === effect)).toString()]),
+  );
+  const totals = Object.fromEntries(
+    EFFECTS.map((effect) => [effect, items.filter((item) => item.effect === effect).length]),
+  ) as Record<DiffEffect, number>;
+  const causes = causesOf(items);
+  const finders = [before, after].map((policy) => new DeciderFinder(policy, space, compared.conditions)) as [
+    DeciderFinder,
+    DeciderFinder,
+  ];
+  const regions = items.slice(0, limit).map((item) => regionOf(item, compared, finders, space));
+  const lookups = lookupChanges(compared, space);
+  const verdict = verdictOf(items.map(({ effect }) => effect).concat(lookups.map(({ effect }) => effect)));
+  const isComplete = compared.left.length === 0;
+  return {
+    verdict,
+    summary: summaryOf(verdict, regions, { totals, lookups, isComplete, space }),
+    complete: isComplete,
+    left: compared.left.length === 0 ? null : addressSet(compared.left, space),
+    flows: flows as PolicyDiff['flows'],
+    notices: noticesOf(regions, after, space),
+    causes: causes.slice(0, CAUSES),
+    causes_omitted: Math.max(0, causes.length - CAUSES),
+    regions,
+    regions_omitted: items.length - regions.length,
+    flows_omitted: sum(items.slice(limit)).toString(),
+    lookups: lookups.slice(0, limit),
+    lookups_omitted: Math.max(0, lookups.length - limit),
+  };
+}
+
+function itemsOf(region: Region, compared: Compared, space: AddressSpace): Item[] {
+  const sources = region.sources.reduce((total, span) => total + space.sizeOf(span), 0n);
+  const destinations = region.destinations.reduce((total, span) => total + space.sizeOf(span), 0n);
+  const flows = sources * destinations * flowsOf(region.keys, region.sourcePorts);
+  return statedOnce(region.changes, compared).map((change) => {
+    const tag = change.to.tag === 0 ? change.from.tag : change.to.tag;
+    return { region, change, effect: effectOf(change), flows, cause: tag === 0 ? null : compared.causeOf(tag) };
+  });
+}
+
+/**
+ * Leaves out changes that say the same for a source that is deny-only, or whose selector is not resolved, as
+ * another change says for a selected source. Leaves out the inspection where the verdict changes too.
+ */
+function statedOnce(changes: readonly Change[], { conditions }: Compared): readonly Change[] {
+  const opensOrCloses = changes.some((change) => effectOf(change) === 'opens' || effectOf(change) === 'closes');
+  const seen = new Set<string>();
+  return changes.filter((change) => {
+    if (change.attribute === 'inspection' && opensOrCloses) return false;
+    const others = conditions
+      .describe(change.condition)
+      .filter(({ kind }) => kind !== 'selected' && kind !== 'unresolved' && kind !== 'deny_only');
+    const isScoped = others.length < conditions.atomsOf(change.condition).length;
+    const key = JSON.stringify([change.attribute, change.from.outcome, change.to.outcome, others, isScoped]);
+    const isTransitional = conditions
+      .describe(change.condition)
+      .some(({ kind }) => kind === 'unresolved' || kind === 'deny_only');
+    if (isTransitional && seen.has(key)) return false;
+    seen.add(key);
+    return true;
+  });
+}
+
+function effectOf({ attribute, from, to }: Change): DiffEffect {
+  if (attribute === 'inspection') return 'inspection';
+  if (passes(from.outcome) === passes(to.outcome)) return 'audit';
+  return passes(to.outcome) ? 'opens' : 'closes';
+}
+
+function byWeight(one: Item, other: Item): number {
+  const effects = EFFECTS.indexOf(one.effect) - EFFECTS.indexOf(other.effect);
+  if (effects !== 0) return effects;
+  return one.flows === other.flows ? 0 : one.flows > other.flows ? -1 : 1;
+}
+
+function sum(items: readonly Item[]): bigint {
+  return items.reduce((total, { flows }) => total + flows, 0n);
+}
+
+function verdictOf(effects: readonly DiffEffect[]): DiffVerdict {
+  const opens = effects.includes('opens');
+  const closes = effects.includes('closes');
+  if (opens && closes) return 'both';
+  if (opens) return 'opens';
+  if (closes) return 'closes';
+  return effects.length === 0 ? 'equal' : 'neither';
+}
+
+function causeName(cause: Cause): DiffCause {
+  return {
+    part: cause.part,
+    change: cause.change,
+    source_group: 'group' in cause ? cause.group : null,
+    rule: 'rule' in cause ? cause.rule : null,
+  };
+}
+
+function causesOf(items: readonly Item[]): CauseCount[] {
+  const found = new Map<string, Item[]>();
+  for (const item of items) {
+    if (item.cause === null) continue;
+    const key = JSON.stringify(item.cause);
+    const known = found.get(key);
+    if (known === undefined) found.set(key, [item]);
+    else known.push(item);
+  }
+  return [...found.values()].flatMap((own) => {
+    const cause = own[0]?.cause;
+    if (cause == null) return [];
+    const of = (wanted: (effect: DiffEffect) => boolean) => sum(own.filter(({ effect }) => wanted(effect))).toString();
+    return [
+      {
+        ...causeName(cause),
+        opens: of((effect) => effect === 'opens'),
+        closes: of((effect) => effect === 'closes'),
+        others: of((effect) => effect !== 'opens' && effect !== 'closes'),
+        regions: own.length,
+      },
+    ];
+  });
+}
+
+function regionOf(
+  { region, change, effect, flows, cause }: Item,
+  { conditions }: Compared,
+  [before, after]: [DeciderFinder, DeciderFinder],
+  space: AddressSpace,
+): DiffRegion {
+  const flow = exampleOf(region, space);
+  const atoms = conditions.describe(change.condition);
+  const holding = conditions.closure(conditions.atomsOf(change.condition)) ?? new Set();
+  return {
+    effect,
+    sources: addressSet(region.sources, space),
+    destinations: addressSet(region.destinations, space),
+    services: serviceSet(region.keys),
+    source_ports: portTexts(region.sourcePorts),
+    conditions: atoms.map(flowCondition),
+    unless: change.unless.map((condition) => conditions.describe(condition).map(flowCondition)),
+    before: deciderName(before.decide(flow, holding)),
+    after: deciderName(after.decide(flow, holding)),
+    cause: cause === null ? null : causeName(cause),
+    flows: flows.toString(),
+    example: explainRequest(flow, atoms, space),
+  };
+}
+
+/** Answers the questions that operators ask most often about a change. */
+function noticesOf(regions: readonly DiffRegion[], _after: Policy, space: AddressSpace): DiffNotice[] {
+  const every = (1n << BigInt(space.bits)).toString();
+  const edited = new Set(regions.flatMap(({ cause }) => (cause === null ? [] : [cause.source_group])));
+  const found = new Map<DiffNotice['code'], string>();
+  const note = (code: DiffNotice['code'], text: string): void => {
+    if (!found.has(code)) found.set(code, text);
+  };
+  for (const { effect, sources, destinations, conditions, before, after } of regions) {
+    if (effect === 'opens') {
+      const name = conditions.find((condition) => condition.kind === 'hostname');
+      if (sources.addresses === every && !conditions.some(({ kind }) => kind === 'selected'))
+        note('opened_to_any_source', 'flows from every source open');
+      if (destinations.addresses === every && name === undefined)
+        note('opened_to_any_destination', 'flows to every destination open');
+      if (name !== undefined && !conditions.some(({ kind }) => kind === 'tls'))
+        note(
+          'opened_by_name',
+          `flows to the addresses of ${name.pattern} open, and so do flows to all other names with the same addresses`,
+        );
+    }
+    for (const { source_group, rule } of [before, after])
+      if (source_group !== null && rule !== null && !edited.has(source_group))
+        note('other_group', `flows that ${source_group}/${rule} decides change, and ${source_group} was not edited`);
+  }
+  return [...found].map(([code, text]) => ({ code, text }));
+}

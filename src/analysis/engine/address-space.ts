@@ -1,0 +1,104 @@
+import type { Prefix } from '#contracts/policy/policy-model.js';
+import { formatAddress } from '#policy/model/ipv4.js';
+
+/** An address, or the number after the last address. IPv4 uses numbers; a wider family needs bigints. */
+export type Point = number | bigint;
+
+/** The addresses from `start` up to `end`, which is excluded. */
+export type Span = { readonly start: Point; readonly end: Point };
+
+/**
+ * The addresses of one family. The engine compares points with `<` only, and leaves all arithmetic to this
+ * type, so it works for any width.
+ */
+export type AddressSpace = {
+  /** The width of an address in bits. */
+  readonly bits: number;
+  /** The number after the last address. */
+  readonly end: Point;
+  spanOf(prefix: Prefix): Span;
+  /** Returns the number of addresses in a span. */
+  sizeOf(span: Span): bigint;
+  /** Returns the address `offset` places after `point`. */
+  plus(point: Point, offset: number): Point;
+  /** Returns a number of at most 53 bits. It never falls while `point` rises. */
+  approximate(point: Point): number;
+  /** Returns the shortest list of networks in CIDR notation that contain exactly the addresses of a span. */
+  networksOf(span: Span): string[];
+  /** Addresses that documents use as examples (RFC 5737). */
+  readonly examples: readonly Point[];
+  /** Returns the smallest network that contains a span. */
+  networkAround(span: Span): Span;
+  format(point: Point): string;
+};
+
+export const IPV4: AddressSpace = {
+  bits: 32,
+  end: 2 ** 32,
+  spanOf: ({ address, length }) => ({ start: address, end: address + 2 ** (32 - length) }),
+  sizeOf: ({ start, end }) => BigInt(end) - BigInt(start),
+  plus: (point, offset) => Number(point) + offset,
+  approximate: Number,
+  networksOf: ({ start, end }) => networksOf(BigInt(start), BigInt(end), 32, (point) => formatAddress(Number(point))),
+  networkAround({ start, end }) {
+    let length = 32;
+    const sizeOf = () => 2 ** (32 - length);
+    const first = () => Math.floor(Number(start) / sizeOf()) * sizeOf();
+    while (first() + sizeOf() < end) length--;
+    return { start: first(), end: first() + sizeOf() };
+  },
+  format: (point) => formatAddress(Number(point)),
+  examples: [0xc000_0201, 0xc633_6401, 0xcb00_7101],
+};
+
+/** Divides the addresses from `start` up to `end` into the fewest networks of a family with `bits` bits. */
+function networksOf(start: bigint, end: bigint, bits: number, format: (point: bigint) => string): string[] {
+  const found: string[] = [];
+  for (let from = start; from < end; ) {
+    let length = bits;
+    while (length > 0) {
+      const size = 1n << BigInt(bits - length + 1);
+      if (from % size !== 0n || from + size > end) break;
+      length--;
+    }
+    found.push(`${format(from)}/${length}`);
+    from += 1n << BigInt(bits - length);
+  }
+  return found;
+}
+
+/** Merges overlapping and adjacent spans. The result is ascending, and has gaps between neighbours. */
+export function mergedSpans(spans: readonly Span[]): readonly Span[] {
+  if (spans.length < 2) return spans;
+  const merged: { start: Point; end: Point }[] = [];
+  for (const { start, end } of [...spans].sort((left, right) => (left.start < right.start ? -1 : 1))) {
+    const last = merged.at(-1);
+    if (last === undefined || last.end < start) merged.push({ start, end });
+    else if (last.end < end) last.end = end;
+  }
+  return merged;
+}
+
+const known = new WeakMap<readonly Prefix[], readonly Span[]>();
+
+/** Returns the merged spans of prefixes. Keeps the result for the next call with the same list. */
+export function spansOf(prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] {
+  let spans = known.get(prefixes);
+  if (spans === undefined) {
+    spans = mergedSpans(prefixes.map((prefix) => space.spanOf(prefix)));
+    known.set(prefixes, spans);
+  }
+  return spans;
+}
+
+/** Whether two ascending lists of spans have an address in common. */
+export function overlap(left: readonly Span[], right: readonly Span[]): boolean {
+  let at = 0;
+  for (const { start, end } of left) {
+    while (at < right.length && (right[at] as Span).end <= start) at++;
+    const other = right[at];
+    if (other === undefined) return false;
+    if (other.start < end) return true;
+  }
+  return false;
+}

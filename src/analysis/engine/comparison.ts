@@ -1,0 +1,323 @@
+import { itemAt } from '#arrays/read.js';
+import type { Policy, Range, Rule } from '#contracts/policy/policy-model.js';
+import { MAX_RANKS } from '#contracts/policy/verdict-word.js';
+import { Budget, type CompileLimits, CompileTooLarge } from '#policy/model/budget.js';
+import { type AddressSpace, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
+import { Alignment, type Cause } from './alignment.js';
+import { Axis } from './axis.js';
+import { ALWAYS, Conditions, type ConditionsOptions } from './conditions.js';
+import { type Change, DecisionLists, type Entry, outcomeFor } from './decision-lists.js';
+import { DiagramLevel } from './diagram-level.js';
+import { joinedRegions } from './join-regions.js';
+import { LookupComparison } from './lookup-comparison.js';
+import { Pieces, union, type ValueSet } from './pieces.js';
+import { groupOf, isConditional, type Population, populationsOf, type SourceGroup } from './populations.js';
+import {
+  KEYS,
+  type Member,
+  type Part,
+  type Planned,
+  PORTS,
+  type Question,
+  RelevantRules,
+  SIDES,
+  type Side,
+  wholeShape,
+} from './relevant-rules.js';
+import { entriesOfDefault, entriesOfRule } from './rule-entries.js';
+
+/** A set of flows that changes alike: the product of four sets. Regions have no flow in common. */
+export type Region = {
+  readonly sources: readonly Span[];
+  readonly destinations: readonly Span[];
+  /** Values of `portMapKey`. */
+  readonly keys: ValueSet;
+  readonly sourcePorts: ValueSet;
+  readonly changes: readonly Change[];
+};
+
+/** Sources for which DNS lookups change alike (D11). The names in conditions are those of the lookup. */
+type LookupRegion = { readonly sources: readonly Span[]; readonly changes: readonly Change[] };
+
+export type Compared = {
+  readonly regions: readonly Region[];
+  /** Empty for a question. */
+  readonly lookups: readonly LookupRegion[];
+  /** The conditions of `lookups`. */
+  readonly lookupConditions: Conditions;
+  /** The sources that were not compared, because the limit of steps was reached. */
+  readonly left: readonly Span[];
+  readonly conditions: Conditions;
+  /** Returns the cause of an entry with a tag. */
+  causeOf(tag: number): Cause;
+};
+
+export type CompareOptions = {
+  readonly space: AddressSpace;
+  /** Compares only these flows. */
+  readonly question?: Question;
+  /** The maximum number of steps. One step is one interval of a node that is visited or stored. */
+  readonly steps?: number;
+  /** Returns whether a fact beside addresses and ports holds; undefined if it is not known. */
+  readonly known?: ConditionsOptions['known'];
+  /** Gives each rule its own tag, so that a region has one deciding rule on each side. */
+  readonly byRule?: boolean;
+};
+
+/** Compares how two policies decide flows. */
+export function compare(before: Policy, after: Policy, options: CompareOptions): Compared {
+  return new Comparison([before, after], options).run();
+}
+
+class Comparison {
+  readonly #alignment: Alignment;
+  readonly #space: AddressSpace;
+  readonly #limits: CompileLimits;
+  /** Counts the steps until the rules that matter are known. `#budget` counts those of the comparison. */
+  readonly #planning: Budget;
+  readonly #budget: Budget;
+  readonly #relevant: RelevantRules;
+  readonly #conditions: Conditions;
+  readonly #lookupConditions = new Conditions({ aboutOneName: true });
+  readonly #pieces: Pieces;
+  readonly #lists: DecisionLists;
+  readonly #ports: DiagramLevel;
+  readonly #keys: DiagramLevel;
+  readonly #nodes = new Map<Part, number>();
+  /** The diagrams of the rules, by the number of the member and the index of the rule. */
+  readonly #ruleNodes = new Map<number, number>();
+  #left: ValueSet[] = [];
+
+  constructor(
+    private readonly policies: readonly [Policy, Policy],
+    private readonly options: CompareOptions,
+  ) {
+    this.#space = options.space;
+    this.#conditions = new Conditions(options.known === undefined ? {} : { known: options.known });
+    this.#alignment = new Alignment(...policies, options.byRule ?? false);
+    const steps = options.steps ?? Number.POSITIVE_INFINITY;
+    this.#limits = { entries: Number.POSITIVE_INFINITY, steps, ranks: Number.POSITIVE_INFINITY };
+    this.#planning = new Budget(this.#limits);
+    this.#budget = new Budget(this.#limits);
+    this.#pieces = new Pieces(Budget.unlimited);
+    this.#lists = new DecisionLists(this.#conditions, this.#budget);
+    this.#ports = new DiagramLevel(PORTS, this.#lists, this.#pieces, this.#budget);
+    this.#keys = new DiagramLevel(KEYS, this.#ports, this.#pieces, this.#budget);
+    this.#relevant = new RelevantRules(policies, this.#alignment, this.#planning, options);
+  }
+
+  run(): Compared {
+    const { axis, populations } = this.#populations();
+    const planned: Planned[] = [];
+    for (const population of populations)
+      this.#within(population.sources, () => {
+        const plan = this.#relevant.plan(population);
+        if (plan !== undefined) planned.push(plan);
+      });
+    const destinations = new Axis(this.#space, this.#destinationsOf(planned));
+    const level = new DiagramLevel(destinations.length, this.#keys, this.#pieces, this.#budget);
+    const mask = this.#maskOf(level, destinations);
+    const defaults = this.policies.map(({ default: { action, mode } }) =>
+      this.#everywhere(level, [
+        { condition: ALWAYS, outcome: outcomeFor(action, mode), tag: this.#alignment.changedDefault },
+      ]),
+    );
+    const found = new Map<number, ValueSet[]>();
+    for (const { sources, parts } of planned) {
+      this.#within(sources, () => {
+        const [one, other] = SIDES.map((side) => {
+          let node = mask;
+          for (const part of parts[side]) node = level.orElse(node, this.#nodeOf(part, level, destinations));
+          return level.orElse(node, itemAt(defaults, side));
+        }) as [number, number];
+        for (const piece of level.differences(one, other)) {
+          const sets = found.get(piece);
+          if (sets === undefined) found.set(piece, [sources]);
+          else sets.push(sources);
+        }
+      });
+    }
+    return {
+      regions: this.#regions(found, axis, destinations),
+      lookups: this.options.question === undefined ? this.#lookups(planned, axis) : [],
+      lookupConditions: this.#lookupConditions,
+      left: this.#spans(union(this.#left), axis),
+      conditions: this.#conditions,
+      causeOf: (tag) => this.#alignment.causeOf(tag),
+    };
+  }
+
+  /** Runs `work` for a set of sources. If the limit of steps is reached, notes that the sources are left. */
+  #within(sources: ValueSet, work: () => void): void {
+    if (this.#left.length === 0) {
+      try {
+        work();
+        return;
+      } catch (error) {
+        if (!(error instanceof CompileTooLarge)) throw error;
+      }
+    }
+    this.#left.push(sources);
+  }
+
+  /** Divides the sources for which at least one group or default changed into populations. */
+  #populations(): { readonly axis: Axis; readonly populations: readonly Population[] } {
+    const everything: Span = this.#space.spanOf({ address: 0, length: 0 });
+    const asked = this.options.question?.sources ?? [everything];
+    const groups = SIDES.flatMap((side) => this.#groupsWithin(side, asked));
+    const changed = groups.filter(({ side, group }) => this.#alignment.pairs[side][group]?.isSame !== true);
+    const isEverywhere = this.#alignment.changedDefault > 0 || changed.some(({ hasSelectors }) => hasSelectors);
+    const changes = isEverywhere ? [everything] : mergedSpans(changed.flatMap(({ spans }) => spans));
+    const within = intersection(asked, changes);
+    const near = groups
+      .map((group) => ({ ...group, spans: intersection(group.spans, within) }))
+      .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
+    const axis = new Axis(this.#space, [...near.flatMap(({ spans }) => spans), ...within]);
+    const pieces = within.flatMap(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]);
+    return { axis, populations: populationsOf(near, axis, pieces, this.#planning) };
+  }
+
+  /**
+   * Returns the groups of one side that decide something, and to which one of the asked sources can belong.
+   */
+  #groupsWithin(side: Side, asked: readonly Span[]): SourceGroup[] {
+    const found: SourceGroup[] = [];
+    const { groups } = this.policies[side];
+    for (let group = 0; group < groups.length; group++) {
+      const { sources, selectors, rules, defaultAction } = itemAt(groups, group);
+      if (rules.length === 0 && defaultAction === undefined) continue;
+      const spans = spansOf(sources, this.#space);
+      if (selectors.length === 0 && !overlap(spans, asked)) continue;
+      found.push({ side, group, spans, hasSelectors: selectors.length > 0 });
+    }
+    return found;
+  }
+
+  *#destinationsOf(planned: readonly Planned[]): Generator<Span> {
+    const seen = new Set<Part>();
+    for (const part of planned.flatMap(({ parts }) => parts.flat())) {
+      if (seen.has(part)) continue;
+      seen.add(part);
+      const { rules } = this.#relevant.groupOf(part.member);
+      for (const at of part.rules)
+        for (const prefix of itemAt(rules, at).destinations) yield this.#space.spanOf(prefix);
+    }
+    yield* this.options.question?.destinations ?? [];
+  }
+
+  /** Returns the diagram of a group: its rules that matter, and its default. */
+  #nodeOf(part: Part, level: DiagramLevel, axis: Axis): number {
+    const known = this.#nodes.get(part);
+    if (known !== undefined) return known;
+    const { member, rules } = part;
+    const group = this.#relevant.groupOf(member);
+    const nodes = rules.map((at) => {
+      const key = member.number * MAX_RANKS + at;
+      const node = this.#ruleNodes.get(key) ?? this.#ruleNode(itemAt(group.rules, at), member, level, axis);
+      this.#ruleNodes.set(key, node);
+      return node;
+    });
+    const { defaultAction, mode, selectors } = group;
+    if (defaultAction !== undefined) {
+      const tag = this.#alignment.tagOfDefault(member.side, groupOf(member.code), member.pair);
+      const conditional = isConditional(member.code) ? selectors : null;
+      nodes.push(
+        this.#everywhere(level, entriesOfDefault({ action: defaultAction, mode }, tag, conditional, this.#conditions)),
+      );
+    }
+    const node = level.sequence(nodes);
+    this.#nodes.set(part, node);
+    return node;
+  }
+
+  #ruleNode(rule: Rule, { side, code, pair }: Member, level: DiagramLevel, axis: Axis): number {
+    const tag = this.#alignment.tagOfRule(side, groupOf(code), rule, pair);
+    const { selectors } = itemAt(this.policies[side].groups, groupOf(code));
+    const list = this.#lists.of(entriesOfRule(rule, tag, isConditional(code) ? selectors : null, this.#conditions));
+    const { destinations, keys, sourcePorts } = this.#relevant.shapeOf(rule);
+    const ports = this.#ports.node(intervalsOf(sourcePorts ?? [{ low: 0, high: PORTS - 1 }]), list);
+    const below = this.#keys.node(intervalsOf(keys), ports);
+    return level.node(
+      destinations === null
+        ? [[0, level.size]]
+        : destinations.map(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]),
+      below,
+    );
+  }
+
+  #lookups(planned: readonly Planned[], axis: Axis): LookupRegion[] {
+    const budget = new Budget(this.#limits);
+    const lookups = new LookupComparison(
+      this.policies,
+      this.#alignment,
+      this.#relevant,
+      this.#lookupConditions,
+      budget,
+    );
+    for (const plan of planned) if (lookups.isChanged(plan)) this.#within(plan.sources, () => lookups.compare(plan));
+    return lookups.changes.map(({ sources, changes }) => ({ sources: this.#spans(union(sources), axis), changes }));
+  }
+
+  #everywhere(level: DiagramLevel, entries: readonly Entry[]): number {
+    const ports = this.#ports.node([[0, PORTS]], this.#lists.of(entries));
+    return level.node([[0, level.size]], this.#keys.node([[0, KEYS]], ports));
+  }
+
+  /** Returns a node that decides all flows outside of the question, and leaves the others open. */
+  #maskOf(level: DiagramLevel, axis: Axis): number {
+    const { question } = this.options;
+    if (question === undefined) return 0;
+    const outside = this.#lists.of([{ condition: ALWAYS, outcome: 'outside', tag: 0 }]);
+    const { destinations, keys, sourcePorts } = wholeShape(question);
+    const everyPort = this.#ports.node([[0, PORTS]], outside);
+    const everyKey = this.#keys.node([[0, KEYS]], everyPort);
+    const ports = sourcePorts === null ? 0 : this.#ports.node(intervalsOf(sourcePorts), 0, outside);
+    const below = this.#keys.node(intervalsOf(keys), ports, everyPort);
+    if (destinations === null) return level.node([[0, level.size]], below);
+    return level.node(
+      destinations.map(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]),
+      below,
+      everyKey,
+    );
+  }
+
+  #regions(found: ReadonlyMap<number, readonly ValueSet[]>, sources: Axis, destinations: Axis): Region[] {
+    const rows = [...found].map(([piece, sets]) => {
+      const [below, ofDestinations] = this.#pieces.parts(piece);
+      const [lowest, keys] = this.#pieces.parts(below);
+      const [changes, ports] = this.#pieces.parts(lowest);
+      return [changes, ports, keys, ofDestinations, this.#pieces.setNumber(union(sets))] as const;
+    });
+    return joinedRegions(rows, this.#pieces).map(([changes, ports, keys, ofDestinations, ofSources]) => ({
+      sources: this.#spans(this.#pieces.set(ofSources), sources),
+      destinations: this.#spans(this.#pieces.set(ofDestinations), destinations),
+      keys: this.#pieces.set(keys),
+      sourcePorts: this.#pieces.set(ports),
+      changes: this.#lists.changesOf(changes),
+    }));
+  }
+
+  #spans(set: ValueSet, axis: Axis): Span[] {
+    const spans: Span[] = [];
+    for (let at = 0; at < set.length; at += 2) spans.push(axis.spanOf(itemAt(set, at), itemAt(set, at + 1)));
+    return spans;
+  }
+}
+
+function intervalsOf(ranges: readonly Range[]): [number, number][] {
+  return ranges.map(({ low, high }) => [low, high + 1]);
+}
+
+/** Returns the addresses that are in both ascending lists of spans. */
+function intersection(one: readonly Span[], other: readonly Span[]): Span[] {
+  const found: Span[] = [];
+  let at = 0;
+  for (const { start, end } of one) {
+    while (at < other.length && itemAt(other, at).end <= start) at++;
+    for (let next = at; next < other.length && itemAt(other, next).start < end; next++) {
+      const span = itemAt(other, next);
+      found.push({ start: start < span.start ? span.start : start, end: end < span.end ? end : span.end });
+    }
+  }
+  return found;
+}

@@ -1,0 +1,100 @@
+import { itemAt } from '#arrays/read.js';
+import { Sequences } from '#policy/compile/sequences.js';
+import type { Budget } from '#policy/model/budget.js';
+import type { Span } from './address-space.js';
+import type { Axis } from './axis.js';
+import { addInterval } from './diagram-level.js';
+import type { ValueSet } from './pieces.js';
+
+/**
+ * A group as a source sees it: twice its index, plus 1 if the source belongs to the group only if one of its
+ * selectors selects the source.
+ */
+export type Scoped = number;
+export const scoped = (group: number, isConditional: boolean): Scoped => 2 * group + (isConditional ? 1 : 0);
+export const groupOf = (code: Scoped): number => code >>> 1;
+export const isConditional = (code: Scoped): boolean => (code & 1) === 1;
+
+/** A group of one side of the comparison, with its sources. */
+export type SourceGroup = {
+  readonly side: 0 | 1;
+  readonly group: number;
+  readonly spans: readonly Span[];
+  readonly hasSelectors: boolean;
+};
+
+/** Sources that belong to the same groups, on both sides of the comparison. */
+export type Population = {
+  /** For each side, the groups in the order of evaluation. */
+  readonly groups: readonly [readonly Scoped[], readonly Scoped[]];
+  /** The sources, as pieces of the axis. */
+  readonly sources: ValueSet;
+};
+
+/** Divides the pieces `within` of the axis of sources into populations. */
+export function populationsOf(
+  groups: readonly SourceGroup[],
+  axis: Axis,
+  within: ValueSet,
+  budget: Budget,
+): Population[] {
+  const active: [Scoped[], Scoped[]] = [[], []];
+  const events: { readonly at: number; readonly begins: boolean; readonly of: SourceGroup }[] = [];
+  for (const of of groups) {
+    if (of.hasSelectors) insert(active[of.side], scoped(of.group, true));
+    for (const { start, end } of of.spans) {
+      events.push({ at: axis.indexOf(start), begins: true, of });
+      events.push({ at: axis.indexOf(end), begins: false, of });
+    }
+  }
+  events.sort((left, right) => left.at - right.at);
+  const sequences = [new Sequences(budget, 'lists', 1), new Sequences(budget, 'lists', 1)] as const;
+  const found = new Map<number, { groups: [readonly Scoped[], readonly Scoped[]] }>();
+  const sources = new Map<number, number[]>();
+  let next = 0;
+  for (let at = 0; at < within.length; at += 2) {
+    const end = itemAt(within, at + 1);
+    for (let from = itemAt(within, at); from < end; ) {
+      while (next < events.length && itemAt(events, next).at <= from) {
+        const { begins, of } = itemAt(events, next++);
+        const list = active[of.side];
+        if (begins) insert(list, scoped(of.group, false));
+        else remove(list, scoped(of.group, false));
+        if (!of.hasSelectors) continue;
+        if (begins) remove(list, scoped(of.group, true));
+        else insert(list, scoped(of.group, true));
+      }
+      const to = Math.min(end, events[next]?.at ?? end);
+      const numbers = [0, 1].map((side) => {
+        const list = active[side as 0 | 1];
+        return sequences[side as 0 | 1].intern(Uint32Array.from(list), 0, list.length);
+      });
+      const key = itemAt(numbers, 0) * PAIR + itemAt(numbers, 1);
+      if (!found.has(key)) found.set(key, { groups: [[...active[0]], [...active[1]]] });
+      addInterval(sources, key, from, to);
+      from = to;
+    }
+  }
+  return [...found].map(([key, population]) => ({ ...population, sources: sources.get(key) ?? [] }));
+}
+
+function insert(list: Scoped[], code: Scoped): void {
+  list.splice(placeOf(list, code), 0, code);
+}
+
+function remove(list: Scoped[], code: Scoped): void {
+  list.splice(placeOf(list, code), 1);
+}
+
+function placeOf(list: readonly Scoped[], code: Scoped): number {
+  let low = 0;
+  let high = list.length;
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (itemAt(list, middle) < code) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+const PAIR = 2 ** 26;

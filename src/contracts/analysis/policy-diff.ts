@@ -1,0 +1,81 @@
+import type { FlowCondition, FlowDecider, FlowRegion } from './flow-region.js';
+
+/**
+ * The effect of a change on the flows of a region. `opens`: they were denied, and pass. `closes`: they
+ * passed, and are denied. `inspection`: the service plane begins or ceases to inspect them. `audit`: they
+ * pass as before, but are reported otherwise, because the mode or the deciding action changed.
+ */
+export type DiffEffect = 'opens' | 'closes' | 'inspection' | 'audit';
+
+/**
+ * The whole result. `neither`: no flow opens or closes, but some change otherwise. `equal`: every flow is
+ * decided alike.
+ */
+export type DiffVerdict = 'equal' | 'opens' | 'closes' | 'both' | 'neither';
+
+/**
+ * The part of the policy whose change causes a difference. `sources`: the sources of the group changed.
+ * `group` and `rule` are null where the part has none.
+ */
+export type DiffCause = {
+  readonly part: 'rule' | 'group' | 'group_default' | 'policy_default';
+  readonly change: 'added' | 'removed' | 'changed' | 'moved' | 'sources';
+  readonly source_group: string | null;
+  readonly rule: string | null;
+};
+
+export type DiffRegion = FlowRegion & {
+  readonly effect: DiffEffect;
+  readonly before: FlowDecider & { readonly inspected: boolean };
+  readonly after: FlowDecider & { readonly inspected: boolean };
+  readonly cause: DiffCause | null;
+};
+
+/** How many flows of each effect one cause has; decimal texts. */
+export type CauseCount = DiffCause & {
+  readonly opens: string;
+  readonly closes: string;
+  readonly others: string;
+  readonly regions: number;
+};
+
+/**
+ * A question that operators often ask about a change. `opened_to_any_source`, `opened_to_any_destination`: a
+ * region opens to every address. `other_group`: flows that a group decides that was not edited.
+ * `opened_by_name`: a region opens for addresses that are granted for a name, which other names can share.
+ */
+export type DiffNotice = {
+  readonly code: 'opened_to_any_source' | 'opened_to_any_destination' | 'other_group' | 'opened_by_name';
+  readonly text: string;
+};
+
+/** The names that sources may look up, as far as the change affects them (D11). */
+export type LookupChange = {
+  readonly effect: 'opens' | 'closes' | 'audit';
+  readonly sources: FlowRegion['sources'];
+  /** The pattern of the names; `*` for all names that no other pattern decides. */
+  readonly names: string;
+  readonly conditions: readonly FlowCondition[];
+  readonly before: Pick<FlowDecider, 'decision' | 'mode'>;
+  readonly after: Pick<FlowDecider, 'decision' | 'mode'>;
+};
+
+export type PolicyDiff = {
+  readonly verdict: DiffVerdict;
+  /** One sentence. */
+  readonly summary: string;
+  /** False if the limit of steps was reached; `left` then has the sources that were not compared. */
+  readonly complete: boolean;
+  readonly left: FlowRegion['sources'] | null;
+  /** The number of flows of each effect, in all regions. */
+  readonly flows: Readonly<Record<DiffEffect, string>>;
+  readonly notices: readonly DiffNotice[];
+  readonly causes: readonly CauseCount[];
+  readonly causes_omitted: number;
+  readonly regions: readonly DiffRegion[];
+  readonly regions_omitted: number;
+  /** The number of flows in the regions that are not listed. */
+  readonly flows_omitted: string;
+  readonly lookups: readonly LookupChange[];
+  readonly lookups_omitted: number;
+};

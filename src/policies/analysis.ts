@@ -1,0 +1,125 @@
+import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
+import { withJoinedSignal } from '#contracts/joined-signal.js';
+import type { PolicyConfig } from '#contracts/policy/policy-document.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
+import { type Refusal, refusal } from '#contracts/refusal.js';
+import { PolicyThreadFailed } from '#policies/thread/policy-thread.js';
+import type { AnalysePolicies, PolicySurroundings } from '#policies/thread/policy-work.js';
+import { storedText, textKey } from '#policies/thread/stored-text.js';
+import type { PolicyStore } from '#store/store-types.js';
+import type { ExplainLane } from './explain.js';
+import { runOrRefuse } from './fair-queue.js';
+
+/**
+ * A policy that a question names: a draft in singleton form, a stored policy or one of its revisions, or the
+ * policy in force (`active`).
+ */
+export type PolicyReference =
+  | { readonly kind: 'draft'; readonly policy: PolicyConfig }
+  | { readonly kind: 'stored'; readonly id: string; readonly revision?: number | undefined }
+  | { readonly kind: 'text'; readonly stored: StoredPolicy | null }
+  | { readonly kind: 'active' };
+
+export type AnalysisPorts = {
+  readonly policies: PolicyStore;
+  readonly lane: ExplainLane;
+  readonly surroundings: PolicySurroundings;
+};
+
+/**
+ * The time limit in milliseconds of an analysis. It is long enough to read two policies of the largest size,
+ * and to reach the limit of steps.
+ */
+export const ANALYSIS_BUDGET_MS = 30_000;
+
+/**
+ * Answers a question about policies in the thread for analyses. `subject` is the subject of the client's API
+ * token. When `signal` is aborted, the thread is terminated, and the next analysis starts a new one.
+ */
+export async function analysePolicies(
+  { policies, lane, surroundings }: AnalysisPorts,
+  references: readonly PolicyReference[],
+  question: AnalysisQuestion,
+  { subject, signal }: { readonly subject: string; readonly signal: AbortSignal },
+): Promise<AnalysisAnswer | Refusal> {
+  const limit = AbortSignal.timeout(lane.budgetMs);
+  try {
+    return await runOrRefuse(lane.queue, subject, async () => {
+      const work: AnalysePolicies['policies'][number][] = [];
+      for (const [at, reference] of references.entries()) {
+        const found = await textOf(policies, reference);
+        if ('code' in found) return { ...found, detail: `${pointerOf(at, references)}: ${found.detail}` };
+        work.push(found);
+      }
+      const perform = (isWhole: boolean) =>
+        withJoinedSignal([signal, limit], (joined) =>
+          lane.thread.perform(
+            {
+              kind: 'analyse',
+              policies: isWhole ? work : work.map(({ key, text }) => ({ key, text: key === null ? text : null })),
+              surroundings,
+              question,
+            },
+            { signal: joined },
+          ),
+        );
+      const known = await perform(false);
+      const result = known.kind === 'unknown' ? await perform(true) : known;
+      switch (result.kind) {
+        case 'analysed':
+          return result.answer;
+        case 'unreadable': {
+          const base = pointerOf(result.policy, references);
+          const problems = result.problems.map((problem) => ({
+            ...problem,
+            pointer: `${base}/policy${problem.pointer}`,
+          }));
+          return { ...refusal('invalid_policy', `${base}: the policy is not valid`), problems };
+        }
+        case 'unknown':
+          throw new Error('analyse policies: the thread does not have the text of a policy');
+      }
+    });
+  } catch (failure) {
+    if (!(failure instanceof PolicyThreadFailed)) throw failure;
+    if (!limit.aborted) return refusal('feature_unavailable', failure.message);
+    return refusal('too_costly', `the analysis was cancelled after ${lane.budgetMs} ms: use a smaller policy`);
+  }
+}
+
+const pointerOf = (at: number, references: readonly unknown[]): string =>
+  references.length === 1 ? '' : at === 0 ? '/from' : '/to';
+
+const EMPTY = { key: 'none', text: { body: Buffer.from('{}'), form: 'singleton', recordMode: 'enforce' } } as const;
+
+async function textOf(
+  policies: PolicyStore,
+  reference: PolicyReference,
+): Promise<AnalysePolicies['policies'][number] | Refusal> {
+  switch (reference.kind) {
+    case 'draft':
+      return {
+        key: null,
+        text: { body: Buffer.from(JSON.stringify(reference.policy)), form: 'singleton', recordMode: 'enforce' },
+      };
+    case 'text':
+      return reference.stored === null ? EMPTY : { key: null, text: storedText(reference.stored) };
+    case 'active':
+      return ofStored(await policies.active());
+    case 'stored': {
+      const { id, revision } = reference;
+      const stored = revision === undefined ? await policies.get(id) : await policies.revision(id, revision);
+      if (stored !== null) return ofStored(stored);
+      return refusal(
+        'not_found',
+        `there is no policy ${id}${revision === undefined ? '' : ` with the revision ${revision}`}`,
+      );
+    }
+  }
+}
+
+function ofStored(
+  stored: (Pick<StoredPolicy, 'body'> & { readonly record: StoredPolicy['record'] }) | null,
+): AnalysePolicies['policies'][number] {
+  return stored === null ? EMPTY : { key: textKey(stored.record), text: storedText(stored) };
+}

@@ -1,0 +1,171 @@
+import { describe, expect, test } from 'vitest';
+import { analyse } from '#analysis/analyse.js';
+import { itemAt } from '#arrays/read.js';
+import { styleOf } from '#cli/output/style.js';
+import { flowDifferenceText } from '#cli/policy/flow-difference.js';
+import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import type { PolicyConfig } from '#contracts/policy/policy-document.js';
+import { type Draft, modelOf, OFFICE, officeAfter } from './office.js';
+
+function diffTo(document: PolicyConfig): PolicyDiff {
+  const answer = analyse([modelOf(OFFICE), modelOf(document)], { kind: 'diff', limit: 50 });
+  if (answer.kind !== 'diff') throw new Error('no diff');
+  return answer.diff;
+}
+
+const textOf = (edit: (draft: Draft) => void): string[] =>
+  flowDifferenceText(diffTo(officeAfter(edit)), styleOf({ colours: false }))
+    .trimEnd()
+    .split('\n');
+
+const groupAt = (draft: Draft, at: number) => itemAt(draft.source_groups, at);
+const rulesOf = (draft: Draft, at = 1) => groupAt(draft, at).rules ?? [];
+const ruleAt = (draft: Draft, at: number) => itemAt(rulesOf(draft), at);
+
+describe('the text of `weir policy diff`', () => {
+  test.each<[edit: string, change: (draft: Draft) => void]>([
+    ['a port is opened', (draft) => ruleAt(draft, 2).match.dst_ports?.push(8080)],
+    ['a port is closed', (draft) => ruleAt(draft, 2).match.dst_ports?.shift()],
+    [
+      'a host is added',
+      (draft) =>
+        rulesOf(draft).push({
+          id: 'printer',
+          action: 'allow',
+          match: { dst_ips: ['10.4.0.9'], proto: 'tcp', dst_ports: [631] },
+        }),
+    ],
+    ['a host joins a group', (draft) => groupAt(draft, 2).sources.cidrs?.push('10.9.1.7/32')],
+    [
+      'two rules change places without an effect',
+      (draft) => rulesOf(draft).splice(0, 2, ruleAt(draft, 1), ruleAt(draft, 0)),
+    ],
+    [
+      'a rule that allows everything comes first',
+      (draft) => rulesOf(draft).unshift({ id: 'any', action: 'allow', match: {} }),
+    ],
+    [
+      'a prefix is widened',
+      (draft) => {
+        ruleAt(draft, 1).match.dst_cidrs = ['10.3.0.0/16'];
+      },
+    ],
+    [
+      'a prefix is narrowed',
+      (draft) => {
+        ruleAt(draft, 1).match.dst_cidrs = ['10.3.0.0/25'];
+      },
+    ],
+    [
+      'the sources of a group are widened',
+      (draft) => {
+        groupAt(draft, 1).sources.cidrs = ['10.1.0.0/16'];
+      },
+    ],
+    [
+      'the default policy becomes allow',
+      (draft) => {
+        draft.default_policy = 'allow';
+      },
+    ],
+    [
+      'the default of a group is removed without an effect',
+      (draft) => {
+        delete groupAt(draft, 2).default_action;
+      },
+    ],
+    [
+      'a group is switched to audit',
+      (draft) => {
+        groupAt(draft, 1).mode = 'audit';
+      },
+    ],
+    ['a rule is removed', (draft) => rulesOf(draft).splice(1, 1)],
+    ['a group is removed', (draft) => draft.source_groups.splice(1, 1)],
+    ['the group of the administrators is removed', (draft) => draft.source_groups.splice(0, 1)],
+    [
+      'SSH is denied for all sources',
+      (draft) =>
+        draft.source_groups.unshift({
+          id: 'everyone',
+          mode: 'enforce',
+          sources: { cidrs: ['0.0.0.0/0'] },
+          rules: [{ id: 'no-ssh', action: 'deny', match: { proto: 'tcp', dst_ports: [22] } }],
+        }),
+    ],
+    [
+      'a name is added',
+      (draft) =>
+        rulesOf(draft).push({
+          id: 'git',
+          action: 'allow',
+          match: { dns_hostname: '*.git.example', proto: 'tcp', dst_ports: [22] },
+        }),
+    ],
+    [
+      'connections are inspected',
+      (draft) => {
+        ruleAt(draft, 2).match = { proto: 'tcp', dst_ports: [443], tls: { sni: ['*.example.com'] } };
+      },
+    ],
+    [
+      'an allow becomes a deny',
+      (draft) => {
+        ruleAt(draft, 2).action = 'deny';
+      },
+    ],
+    ['the order of the groups is reversed', (draft) => draft.source_groups.reverse()],
+    [
+      'a rule gets another id',
+      (draft) => {
+        ruleAt(draft, 0).id = 'smtp';
+      },
+    ],
+  ])('the text of `weir policy diff` has at most five lines if %s', (_edit, change) => {
+    const lines = textOf(change);
+    expect(lines.length).toBeLessThanOrEqual(5);
+    expect(lines).toMatchSnapshot();
+  });
+
+  test('the text of `weir policy diff` with `--all` has every region with an example', () => {
+    const diff = diffTo(officeAfter((draft) => draft.source_groups.splice(1, 1)));
+    const text = flowDifferenceText(diff, styleOf({ colours: false }), { all: true });
+    expect(text.match(/^closes /gm)).toHaveLength(diff.regions.length + 1);
+    expect(text).toContain('closes lookup of *');
+  });
+});
+
+describe('the comparison of two policies', () => {
+  test('the comparison of two policies counts the flows of the regions that it does not list', () => {
+    const after = modelOf(officeAfter((draft) => draft.source_groups.splice(1, 1)));
+    const whole = diffTo(officeAfter((draft) => draft.source_groups.splice(1, 1)));
+    const answer = analyse([modelOf(OFFICE), after], { kind: 'diff', limit: 1 });
+    if (answer.kind !== 'diff') throw new Error('no diff');
+    const { regions, regions_omitted: omitted, flows_omitted: flows } = answer.diff;
+    expect([regions.length, omitted]).toEqual([1, whole.regions.length - 1]);
+    const others = whole.regions.slice(1).reduce((sum, region) => sum + BigInt(region.flows), 0n);
+    expect(flows).toBe(others.toString());
+  });
+
+  test('the comparison of two policies states a selector, a hostname and a TLS block as conditions', () => {
+    const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+    const tls = { sni: ['api.example.com'] };
+    const match = { dns_hostname: 'api.example.com', proto: 'tcp', dst_ports: [443], tls } as const;
+    const diff = diffTo(
+      officeAfter((draft) => {
+        draft.source_groups.push({
+          id: 'pods',
+          mode: 'enforce',
+          sources: { kubernetes: [source] },
+          rules: [{ id: 'api', action: 'allow', match }],
+        } as never);
+      }),
+    );
+    const opened = diff.regions.filter(({ effect }) => effect === 'opens');
+    expect(opened.map(({ conditions }) => conditions.map(({ kind }) => kind).sort())).toContainEqual([
+      'hostname',
+      'selected',
+      'tls',
+    ]);
+  });
+});

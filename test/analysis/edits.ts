@@ -1,0 +1,114 @@
+import { itemAt } from '#arrays/read.js';
+import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
+import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { Random } from '#test/seed.js';
+import { type GenerateOptions, generatePolicy } from '../policy/generate.js';
+
+const BLOCKS: readonly TlsMatchConfig[] = [
+  {},
+  { mode: 'metadata', sni: ['api.example.com'], tls13_uninspectable: 'deny' },
+  { mode: 'metadata', server_cn: ['api.example.com'], tls13_uninspectable: 'deny' },
+  { mode: 'metadata', server_san: ['*.example.com'], tls13_uninspectable: 'allow' },
+  { mode: 'intercept', http: { request: { methods: ['GET'] } } },
+];
+
+/** Returns a random policy with different TLS blocks. */
+export function randomPolicy(random: Random, options: GenerateOptions = {}): Policy {
+  const policy = generatePolicy(random, options);
+  return {
+    ...policy,
+    groups: policy.groups.map((group) => ({
+      ...group,
+      rules: group.rules.map((rule) => (rule.tls === undefined ? rule : { ...rule, tls: random.pick(BLOCKS) })),
+    })),
+  };
+}
+
+/** Returns the policy after one to four edits of the kinds that operators make. */
+export function edited(random: Random, policy: Policy): Policy {
+  let after = policy;
+  for (let edits = random.between(1, 4); edits > 0; edits--) after = random.pick(EDITS)(random, after);
+  return after;
+}
+
+type Edit = (random: Random, policy: Policy) => Policy;
+
+const inGroup =
+  (edit: (random: Random, group: Group, other: Policy) => Group): Edit =>
+  (random, policy) => {
+    if (policy.groups.length === 0) return policy;
+    const at = random.below(policy.groups.length);
+    const other = randomPolicy(random);
+    return {
+      ...policy,
+      groups: policy.groups.map((group, index) => (index === at ? edit(random, group, other) : group)),
+    };
+  };
+
+const inRules = (edit: (random: Random, rules: Rule[], other: Rule | undefined) => Rule[]): Edit =>
+  inGroup((random, group, other) => ({
+    ...group,
+    rules: edit(random, [...group.rules], other.groups.flatMap(({ rules }) => rules)[0]),
+  }));
+
+const flip = (action: 'allow' | 'deny') => (action === 'allow' ? 'deny' : 'allow');
+
+const EDITS: readonly Edit[] = [
+  inRules((random, rules, other) => {
+    if (other !== undefined)
+      rules.splice(random.between(0, rules.length), 0, { ...other, id: `new-${random.below(100)}` });
+    return rules;
+  }),
+  inRules((random, rules) => {
+    if (rules.length > 0) rules.splice(random.below(rules.length), 1);
+    return rules;
+  }),
+  inRules((random, rules) => {
+    if (rules.length === 0) return rules;
+    const [moved] = rules.splice(random.below(rules.length), 1);
+    rules.splice(random.between(0, rules.length), 0, moved as Rule);
+    return rules;
+  }),
+  inRules((random, rules) => {
+    if (rules.length === 0) return rules;
+    const at = random.below(rules.length);
+    const rule = itemAt(rules, at);
+    rules[at] = random.pick<() => Rule>([
+      () => ({ ...rule, action: flip(rule.action) }),
+      () => ({ ...rule, mode: rule.mode === 'audit' ? 'enforce' : 'audit' }),
+      () => ({ ...rule, destinations: rule.destinations.slice(1) }),
+      () => ({ ...rule, destinationPorts: rule.destinationPorts.slice(1) }),
+      () => ({ ...rule, tls: rule.tls === undefined ? rule.tls : random.pick(BLOCKS) }),
+      () => ({ ...rule, hostname: undefined }),
+    ])();
+    return rules;
+  }),
+  inGroup((random, group, other) => ({
+    ...group,
+    sources: [...group.sources, ...(other.groups[0]?.sources ?? [])].slice(random.below(2)),
+  })),
+  inGroup((_random, group, other) => ({
+    ...group,
+    selectors: other.groups.find(({ selectors }) => selectors.length > 0)?.selectors ?? [],
+  })),
+  inGroup((random, group) => ({
+    ...group,
+    defaultAction: random.chance(0.3) ? undefined : random.pick(['allow', 'deny'] as const),
+  })),
+  (random, policy) => {
+    if (policy.groups.length === 0) return policy;
+    const groups = [...policy.groups];
+    const [moved] = groups.splice(random.below(groups.length), 1);
+    if (random.chance(0.6)) groups.splice(random.between(0, groups.length), 0, moved as Group);
+    return { ...policy, groups };
+  },
+  (random, policy) => {
+    const [group] = randomPolicy(random).groups;
+    if (group === undefined) return policy;
+    const groups = [...policy.groups];
+    groups.splice(random.between(0, groups.length), 0, { ...group, id: `added-${random.below(1_000)}` });
+    return { ...policy, groups };
+  },
+  (random, policy) => ({ ...policy, default: { ...policy.default, action: random.pick(['allow', 'deny'] as const) } }),
+  (random) => randomPolicy(random),
+];

@@ -1,0 +1,99 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { itemAt } from '#arrays/read.js';
+import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import type { PolicyConfig } from '#contracts/policy/policy-document.js';
+import { run } from '#test/cli/cli-run.js';
+import { OFFICE, officeAfter } from '../analysis/office.js';
+import { createRig, type NodeRig } from './rig.js';
+
+let rig: NodeRig;
+beforeAll(async () => {
+  rig = await createRig('analysis', [80], { dataplane: { reverse_path: 'off' } });
+  await rig.put(OFFICE);
+});
+afterAll(() => rig?.remove());
+
+const cli = async (words: readonly string[]) =>
+  run([...words, '--server', rig.node.url], { WEIR_TOKEN: await rig.node.token() });
+const fileWith = (document: PolicyConfig): string => {
+  const file = join(rig.node.folder, 'draft.json');
+  writeFileSync(file, JSON.stringify(document));
+  return file;
+};
+const lockout = () => officeAfter((draft) => draft.source_groups.splice(0, 1));
+
+test('`weir policy diff` shows which flows a file closes, and `weir policy explain` confirms each example', async () => {
+  const file = fileWith(lockout());
+  const { code, out } = await cli(['policy', 'diff', '-f', file]);
+  expect(code).toBe(3);
+  expect(out).toMatch(/^no source gains a flow; 8 sources of admins lose /);
+  const { body } = await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: lockout() } });
+  const { regions, verdict } = body as PolicyDiff;
+  expect(verdict).toBe('closes');
+  for (const { before, after, example } of regions) {
+    const [old, next] = await Promise.all(
+      [{}, { policy: lockout() }].map((policy) =>
+        rig.node.request('POST', '/api/v1/policy/explain', { ...policy, ...example }),
+      ),
+    );
+    const { source_group: group, rule, decision } = before;
+    expect(old?.body).toMatchObject({ source_group: group, rule, decision });
+    expect(next?.body).toMatchObject({ source_group: after.source_group, rule: after.rule, decision: after.decision });
+  }
+});
+
+test('the dry runs of a policy write, a group write and a removal have the diff that `POST /api/v1/policy/diff` returns', async () => {
+  const diffTo = async (to: PolicyConfig) =>
+    (await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: to } })).body;
+  const whole = await rig.node.request('PUT', '/api/v1/policy?dry_run=true', lockout());
+  expect((whole.body as { diff: unknown }).diff).toEqual(await diffTo(lockout()));
+
+  const [record] = ((await rig.node.request('GET', '/api/v1/policies')).body as { items: { id: string }[] }).items;
+  const path = `/api/v1/policies/${record?.id ?? ''}/source-groups`;
+  const widened = officeAfter((draft) => {
+    itemAt(draft.source_groups, 1).sources.cidrs = ['10.1.0.0/16'];
+  });
+  const group = itemAt(widened.source_groups ?? [], 1);
+  const edited = await rig.node.request('PUT', `${path}/office?dry_run=true`, group);
+  expect((edited.body as { diff: unknown }).diff).toEqual(await diffTo(widened));
+
+  const removed = await rig.node.request('DELETE', `${path}/admins?dry_run=true`);
+  expect((removed.body as { diff: unknown }).diff).toEqual(await diffTo(lockout()));
+});
+
+test('`weir policy diff --to` shows what a revision changed', async () => {
+  await rig.put(lockout());
+  await rig.put(OFFICE);
+  const { code, out } = await cli(['policy', 'diff', '--to', '3']);
+  expect([code, out.split(';')[0]]).toEqual([3, expect.stringMatching(/^8 sources of admins gain /) as string]);
+  expect(await cli(['policy', 'diff', '--from', '1', '--to', '3'])).toMatchObject({
+    code: 0,
+    out: 'every flow is decided alike\n',
+  });
+});
+
+test('`weir policy ask` names who can reach a service, what denies a flow, and the rule that would let it pass', async () => {
+  expect((await cli(['policy', 'ask', 'any', '10.20.0.5', 'tcp/22'])).out).toMatch(/^sometimes: servers\/backup /);
+  const { out, code } = await cli(['policy', 'ask', '10.1.0.77', '10.9.0.5', 'tcp/22', '--expect', 'always']);
+  expect([code, out]).toEqual([
+    3,
+    expect.stringContaining(
+      'default_policy (deny) denies them; to let them pass, add to the end of office\n',
+    ) as string,
+  ]);
+  expect((await cli(['policy', 'ask', 'office', '10.3.0.0/24', '445', '--expect', 'always'])).code).toBe(0);
+  expect(await cli(['policy', 'ask', 'nobody', '10.3.0.0/24'])).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('The policy has no source group with this id') as string,
+  });
+});
+
+test('`weir policy diff` shows the lines of a file that is not valid', async () => {
+  const wrong = officeAfter((draft) => {
+    itemAt(draft.source_groups, 1).sources.cidrs = ['10.1.0.0/33'];
+  });
+  const { code, err } = await cli(['policy', 'diff', '-f', fileWith(wrong)]);
+  expect([code, err]).toEqual([1, expect.stringMatching(/draft\.json:1:\d+: Write an IPv4 network/) as string]);
+});
