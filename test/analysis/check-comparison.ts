@@ -13,7 +13,7 @@ function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet):
   return portMapKey(protocol, protocol === IPPROTO.icmp ? icmpType * 256 + icmpCode : destinationPort);
 }
 
-function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
+export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
   return (
     inSpans(sources, packet.source) &&
     inSpans(destinations, packet.destination) &&
@@ -31,7 +31,7 @@ function inSet(set: ValueSet, value: number): boolean {
 }
 
 /** Returns a packet at a corner of a region, or undefined if the key has no packet. */
-function cornerOf(random: Random, { sources, destinations, keys, sourcePorts }: Region): Packet {
+export function cornerOf(random: Random, { sources, destinations, keys, sourcePorts }: Region): Packet {
   const pickSpan = (spans: readonly Span[]) => {
     const { start, end } = random.pick(spans);
     return Number(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0 : 1);

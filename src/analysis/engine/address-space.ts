@@ -79,17 +79,34 @@ export function mergedSpans(spans: readonly Span[]): readonly Span[] {
   return merged;
 }
 
-const known = new WeakMap<readonly Prefix[], readonly Span[]>();
+/** Keeps results of `make` for lists of one address family. */
+export class KeptByList<List extends object, Result> {
+  readonly #kept = new WeakMap<AddressSpace, WeakMap<List, Result>>();
+
+  constructor(private readonly make: (list: List, space: AddressSpace) => Result) {}
+
+  of(list: List, space: AddressSpace): Result {
+    let ofSpace = this.#kept.get(space);
+    if (ofSpace === undefined) {
+      ofSpace = new WeakMap();
+      this.#kept.set(space, ofSpace);
+    }
+    let result = ofSpace.get(list);
+    if (result === undefined) {
+      result = this.make(list, space);
+      ofSpace.set(list, result);
+    }
+    return result;
+  }
+}
+
+const merged = new KeptByList((prefixes: readonly Prefix[], space) =>
+  mergedSpans(prefixes.map((prefix) => space.spanOf(prefix))),
+);
 
 /** Returns the merged spans of prefixes. Keeps the result for the next call with the same list. */
-export function spansOf(prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] {
-  let spans = known.get(prefixes);
-  if (spans === undefined) {
-    spans = mergedSpans(prefixes.map((prefix) => space.spanOf(prefix)));
-    known.set(prefixes, spans);
-  }
-  return spans;
-}
+export const spansOf = (prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] =>
+  merged.of(prefixes, space);
 
 /** Whether two ascending lists of spans have an address in common. */
 export function overlap(left: readonly Span[], right: readonly Span[]): boolean {

@@ -2,7 +2,7 @@ import { f64At, itemAt, u32At } from '#arrays/read.js';
 import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import { keyRanges } from '#policy/compile/rule-blocks/key-ranges.js';
 import { mergedRanges } from '#policy/model/intervals.js';
-import { type AddressSpace, mergedSpans, overlap, type Span } from './address-space.js';
+import { type AddressSpace, KeptByList, mergedSpans, overlap, type Span } from './address-space.js';
 
 /**
  * The flows that a rule matches by their destination, protocol and ports. `destinations` and `sourcePorts`
@@ -48,7 +48,7 @@ export class Window {
 
   /** Returns the indexes of the rules that match at least one flow of the window. */
   rulesInside(rules: readonly Rule[]): number[] {
-    const { low, high, firstKey, lastKey } = hullsOf(rules, this.space);
+    const { low, high, firstKey, lastKey } = kept.of(rules, this.space);
     const found: number[] = [];
     for (let at = 0; at < rules.length; at++) {
       const first = f64At(low, at);
@@ -118,11 +118,9 @@ type Hulls = {
   readonly lastKey: Uint32Array;
 };
 
-const known = new WeakMap<readonly Rule[], Hulls>();
+const kept = new KeptByList((rules: readonly Rule[], space) => hullsOf(rules, space));
 
 function hullsOf(rules: readonly Rule[], space: AddressSpace): Hulls {
-  const found = known.get(rules);
-  if (found !== undefined) return found;
   const hulls: Hulls = {
     low: new Float64Array(rules.length),
     high: new Float64Array(rules.length),
@@ -136,6 +134,5 @@ function hullsOf(rules: readonly Rule[], space: AddressSpace): Hulls {
     hulls.firstKey[at] = hull.firstKey;
     hulls.lastKey[at] = hull.lastKey;
   }
-  known.set(rules, hulls);
   return hulls;
 }

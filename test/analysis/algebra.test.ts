@@ -1,0 +1,214 @@
+import { describe, expect, test } from 'vitest';
+import { flowsOf } from '#analysis/answer/service-set.js';
+import { type AddressSpace, IPV4, type Point, type Span } from '#analysis/engine/address-space.js';
+import { compare, type Region } from '#analysis/engine/comparison.js';
+import { type Change, passes } from '#analysis/engine/decision-lists.js';
+import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy, type Prefix } from '#contracts/policy/policy-model.js';
+import { lastAddress } from '#policy/model/ipv4.js';
+import { Random, seedOf } from '#test/seed.js';
+import { cornerOf, includes } from './check-comparison.js';
+import { edited, randomPolicy } from './edits.js';
+import { decideIn, type World } from './world.js';
+
+const PAIRS = Number(process.env.WEIR_PAIRS ?? 100);
+
+/** Calls `check` for random policies, each with two edited versions. */
+function forPolicies(
+  check: (random: Random, policies: readonly [Policy, Policy, Policy]) => void,
+  pairs = PAIRS,
+): void {
+  const seed = seedOf(2);
+  for (let pair = 0; pair < pairs; pair++) {
+    const random = new Random(seed * 1_000_003 + pair);
+    const first = randomPolicy(random);
+    const second = edited(random, first);
+    try {
+      check(random, [first, second, edited(random, second)]);
+    } catch (error) {
+      throw new Error(`pair ${pair} of seed ${seed}: ${String(error)}`, { cause: error });
+    }
+  }
+}
+
+const regionsOf = (before: Policy, after: Policy) => compare(before, after, { space: IPV4 }).regions;
+
+/** Returns a text that is equal for two regions with the same flows and the same outcomes. */
+function keyOf({ changes, ...flows }: Region, isMirrored = false): string {
+  const outcomes = changes.map(({ attribute, from, to }: Change) => {
+    const sides = [from.outcome, to.outcome];
+    return [attribute, ...(isMirrored ? sides.reverse() : sides)].join();
+  });
+  return JSON.stringify([flows, outcomes.sort()]);
+}
+
+describe('the comparison of policies', () => {
+  test('the comparison of a policy with itself, and with a copy of it, finds no region', () => {
+    forPolicies((_random, [policy]) => {
+      expect(regionsOf(policy, policy)).toEqual([]);
+      expect(regionsOf(policy, structuredClone(policy))).toEqual([]);
+    });
+  });
+
+  test('the comparison in the other direction finds the same flows with exchanged outcomes', () => {
+    forPolicies((random, [before, after]) => {
+      const there = regionsOf(before, after);
+      const back = regionsOf(after, before);
+      const opens = (regions: readonly Region[], isBack: boolean) => countOf(regions, isBack);
+      expect(opens(there, false)).toBe(opens(back, true));
+      for (const region of there)
+        for (let count = 0; count < 3; count++) {
+          const packet = cornerOf(random, region);
+          expect(there.filter((one) => includes(one, packet)).length).toBe(
+            back.filter((one) => includes(one, packet)).length,
+          );
+        }
+    });
+  });
+
+  test('each flow that changes over two edits changes in one of them', () => {
+    forPolicies((random, [first, second, third]) => {
+      const parts = [...regionsOf(first, second), ...regionsOf(second, third)];
+      for (const region of regionsOf(first, third))
+        for (let count = 0; count < 3; count++) {
+          const packet = cornerOf(random, region);
+          if (includes(region, packet)) expect(parts.some((part) => includes(part, packet))).toBe(true);
+        }
+    });
+  });
+
+  test('the comparison finds the same regions for addresses of 128 bits', () => {
+    forPolicies((_random, [before, after]) => {
+      const narrow = regionsOf(before, after);
+      const wide = compare(before, after, { space: WIDE }).regions;
+      const widened = narrow.map((region) => ({
+        ...region,
+        sources: region.sources.map(widenedSpan),
+        destinations: region.destinations.map(widenedSpan),
+      }));
+      const texts = (regions: readonly Region[]) => regions.map((region) => asText(region)).sort();
+      expect(texts(wide)).toEqual(texts(widened));
+    });
+  });
+
+  test('the number of flows that open and close equals an enumeration of all classes of flows', () => {
+    let classes = 0;
+    forPolicies(
+      (_random, [before, after]) => {
+        const small = { ...before, groups: before.groups.slice(0, 2) };
+        const next = { ...after, groups: after.groups.slice(0, 2) };
+        const counted = enumerated(small, next);
+        classes += counted.classes;
+        expect(countOf(regionsOf(small, next), false)).toBe(counted.opens);
+        expect(countOf(regionsOf(next, small), false)).toBe(counted.closes);
+      },
+      Math.ceil(PAIRS / 20),
+    );
+    expect(classes).toBeGreaterThan(5_000);
+  });
+});
+
+const NOTHING_HOLDS: World = { names: [], selectors: new Map(), denyOnly: false, blocks: new Map() };
+
+/** Returns the number of flows that open, or that close if `isBack`, while no condition holds. */
+function countOf(regions: readonly Region[], isBack: boolean): bigint {
+  const size = (spans: readonly Span[]) => spans.reduce((sum, span) => sum + IPV4.sizeOf(span), 0n);
+  return regions
+    .filter(({ changes }) =>
+      changes.some(({ attribute, condition, from, to }) => {
+        const [old, next] = isBack ? [to, from] : [from, to];
+        return attribute === 'verdict' && condition === 0 && !passes(old.outcome) && passes(next.outcome);
+      }),
+    )
+    .reduce(
+      (sum, { sources, destinations, keys, sourcePorts }) =>
+        sum + size(sources) * size(destinations) * flowsOf(keys, sourcePorts),
+      0n,
+    );
+}
+
+/**
+ * Decides one flow of each class of flows by a walk over both policies, and counts the flows of the classes.
+ */
+function enumerated(before: Policy, after: Policy) {
+  const groups = [...before.groups, ...after.groups];
+  const rules = groups.flatMap((group) => group.rules);
+  const sources = cuts(groups.flatMap((group) => group.sources).flatMap(bounds), 2 ** 32);
+  const destinations = cuts(rules.flatMap((rule) => rule.destinations).flatMap(bounds), 2 ** 32);
+  const ports = (list: readonly { readonly low: number; readonly high: number }[]) =>
+    cuts(
+      list.flatMap(({ low, high }) => [low, high + 1]),
+      0x1_0000,
+    );
+  const destinationPorts = ports(rules.flatMap((rule) => rule.destinationPorts));
+  const sourcePorts = ports(rules.flatMap((rule) => rule.sourcePorts));
+  const services: { readonly fields: Omit<Packet, 'source' | 'destination'>; readonly flows: bigint }[] = [];
+  const plain = { sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 };
+  for (let protocol = 0; protocol < 256; protocol++) {
+    if (PORT_PROTOCOLS.includes(protocol)) {
+      for (const [destinationPort, many] of destinationPorts)
+        for (const [sourcePort, more] of sourcePorts)
+          services.push({ fields: { ...plain, protocol, destinationPort, sourcePort }, flows: many * more });
+    } else if (protocol === IPPROTO.icmp) {
+      const types = cuts(
+        rules.flatMap((rule) => rule.icmpTypes).flatMap((type) => [type, type + 1]),
+        256,
+      );
+      const codes = cuts(
+        rules.flatMap((rule) => rule.icmpCodes).flatMap((code) => [code, code + 1]),
+        256,
+      );
+      for (const [icmpType, many] of types)
+        for (const [icmpCode, more] of codes)
+          services.push({ fields: { ...plain, protocol, icmpType, icmpCode }, flows: many * more });
+    } else services.push({ fields: { ...plain, protocol }, flows: 1n });
+  }
+  const found = { classes: 0, opens: 0n, closes: 0n };
+  for (const [source, many] of sources)
+    for (const [destination, more] of destinations)
+      for (const { fields, flows } of services) {
+        const packet = { ...fields, source, destination };
+        const [old, next] = [before, after].map((policy) => passes(decideIn(policy, packet, NOTHING_HOLDS).outcome));
+        found.classes++;
+        if (old === next) continue;
+        if (next === true) found.opens += many * more * flows;
+        else found.closes += many * more * flows;
+      }
+  return found;
+}
+
+const bounds = (prefix: Prefix): number[] => [prefix.address, lastAddress(prefix) + 1];
+
+/** Returns the first value of each class, and the number of its values. */
+function cuts(points: readonly number[], end: number): (readonly [first: number, size: bigint])[] {
+  const starts = [...new Set([0, ...points])].filter((point) => point < end).sort((one, other) => one - other);
+  return starts.map((start, at) => [start, BigInt((starts[at + 1] ?? end) - start)] as const);
+}
+
+const SHIFT = 96n;
+const widened = (point: Point): Point => BigInt(point) << SHIFT;
+const widenedSpan = ({ start, end }: Span): Span => ({ start: widened(start), end: widened(end) });
+
+/** Addresses of 128 bits, of which the policies of the test use the first 32. */
+const WIDE: AddressSpace = {
+  bits: 128,
+  end: 1n << 128n,
+  examples: [],
+  spanOf: (prefix) => widenedSpan(IPV4.spanOf(prefix)),
+  sizeOf: ({ start, end }) => BigInt(end) - BigInt(start),
+  plus: (point, offset) => BigInt(point) + BigInt(offset),
+  approximate: (point) => Number(BigInt(point) >> 76n),
+  networksOf: () => [],
+  networkAround: (span) => span,
+  format: String,
+};
+
+const asText = (region: Region): string => {
+  const spans = (list: readonly Span[]) => list.map(({ start, end }) => `${start}-${end}`).join();
+  return [
+    spans(region.sources),
+    spans(region.destinations),
+    region.keys.join(),
+    region.sourcePorts.join(),
+    keyOf({ ...region, sources: [], destinations: [] }),
+  ].join(' ');
+};
