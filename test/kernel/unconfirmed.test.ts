@@ -2,14 +2,17 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
+import { LAYOUT_VERSION } from '#contracts/datapath/datapath-numbers.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Standing } from '#contracts/datapath/unconfirmed.js';
 import type { SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js';
+import { ACTIVE } from '#dataplane/activate/slots.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';
+import { libbpf } from '#libc/bpf/libbpf.js';
 import { compile } from '#policy/compile/compile.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { loadForTest } from '#test/dataplane/loaded.js';
@@ -312,6 +315,26 @@ describe('an unconfirmed policy is refused', () => {
     expect(await open()).toEqual([81]);
     put(compile(allowing(80)), 3);
     expect(await open()).toEqual([80]);
+  });
+
+  test('by an earlier build: a layout version that it does not know keeps it from the maps, until the change ends', () => {
+    const layoutVersion = (): number | undefined => {
+      const set = mapSetsIn(node.topology.pinPath).at(-1);
+      const value = new Uint8Array(ACTIVE.bytes);
+      libbpf().bpf_map_lookup_elem(set?.fd('active') ?? -1, new Uint8Array(4), value);
+      set?.close();
+      return new Uint32Array(value.buffer)[ACTIVE.layoutVersion];
+    };
+    startPending();
+    expect(layoutVersion()).not.toBe(LAYOUT_VERSION);
+    node.datapath.stage(compile(allowing(82)), 2, unconfirmed());
+    node.datapath.flip(unconfirmed());
+    expect(layoutVersion()).not.toBe(LAYOUT_VERSION);
+    node.datapath.confirm(3);
+    expect(layoutVersion()).toBe(LAYOUT_VERSION);
+    put(compile(allowing(82)), 5, unconfirmed(WITHIN_MS, 2, 6));
+    put(compile(allowing(80)), 7);
+    expect(layoutVersion()).toBe(LAYOUT_VERSION);
   });
 
   test('if no slot has its base, for example after a restart of the machine', () => {

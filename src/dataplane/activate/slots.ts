@@ -42,6 +42,13 @@ export const ACTIVE = {
  */
 type Base = Deadline & { readonly generation: number; readonly isInForce: boolean };
 
+/**
+ * A bit of the layout version in the map `active` while a slot keeps a base. A build without bases then finds
+ * another layout, and makes maps of its own. In the same maps, it would overwrite the base before the
+ * deadline, and the kernel would undo each of its flips after the deadline.
+ */
+const WITH_BASE = 0x100;
+
 /** Thrown if an unconfirmed policy cannot be put in force, because it could not be reverted in time. */
 class NoBase extends Error {
   readonly code = 'no_base';
@@ -140,7 +147,11 @@ export class Slots {
   }
 
   get layoutVersion(): number {
-    return this.#active.words[ACTIVE.layoutVersion] ?? 0;
+    return (this.#active.words[ACTIVE.layoutVersion] ?? 0) & ~WITH_BASE;
+  }
+
+  #setLayout({ hasBase }: { readonly hasBase: boolean }): void {
+    this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION | (hasBase ? WITH_BASE : 0);
   }
 
   get staged(): boolean {
@@ -251,6 +262,7 @@ export class Slots {
     const slot = base?.slot ?? this.slotInForce;
     if (this.timer === undefined || slot === undefined || this.#word() === 0)
       throw new NoBase('no policy is in force to which the kernel could revert');
+    this.#setLayout({ hasBase: true });
     const words = this.#header(slot);
     const leftMs = Number(unconfirmed.atNs - process.hrtime.bigint()) / 1e6;
     setGeneration(words, unconfirmed.reverts);
@@ -260,7 +272,9 @@ export class Slots {
 
   /** Removes the base, so that the kernel does not revert the policy in force any more. */
   releaseBase(): void {
-    if (this.timer !== undefined && this.timer.read() !== null) this.timer.stop();
+    if (this.timer === undefined || this.timer.read() === null) return;
+    this.timer.stop();
+    if (this.#word() !== 0) this.#setLayout({ hasBase: false });
   }
 
   /** Puts the base in force, as the kernel does at the deadline. Does nothing if it is in force. */
@@ -304,7 +318,7 @@ export class Slots {
     const words = this.#header(slot);
     const sinceMs = (before?.generation === generationIn(words) ? before.sinceMs : null) ?? Date.now();
     setSince(words, sinceMs);
-    this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
+    this.#setLayout({ hasBase: this.timer != null && this.timer.read() !== null });
     const flipped = wordOf(epoch, slot);
     // Only the kernel changes the word meanwhile, at the deadline of an unconfirmed policy.
     if (Atomics.compareExchange(this.#active.words, ACTIVE.word, word, flipped) !== word)
@@ -337,7 +351,7 @@ export class Slots {
    */
   adoptInForce(other: Slots, deadline: Deadline | null): void {
     if (deadline !== null && deadline.slot !== other.slotInForce) this.timer?.set(deadline.atNs, deadline.slot);
-    this.#active.words[ACTIVE.layoutVersion] = LAYOUT_VERSION;
+    this.#setLayout({ hasBase: deadline !== null });
     const word = other.#word();
     Atomics.store(this.#active.words, ACTIVE.word, word);
     this.#knownWord = word;

@@ -179,7 +179,6 @@ parent.serve(
     stage: (program, generation, standing) => datapath.stage(program, generation, standing),
     prove: (sample) => datapath.prove(sample),
     flip: (standing) => datapath.flip(standing),
-    confirm: (generation) => datapath.confirm(generation),
     unstage: () => datapath.unstage(),
     grant: (grants) => datapath.grant(grants),
     revoke: (grants) => datapath.revoke(grants),
@@ -209,6 +208,7 @@ parent.serve(
     urgent: {
       changeMembers: (change) => datapath.memberChanges.change(change),
       replaceMembers: (list) => datapath.memberChanges.replace(list),
+      confirm: (generation) => datapath.confirm(generation),
     },
     replied: (what) => {
       if (what === 'flip') datapath.flushAfterFlip();
