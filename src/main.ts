@@ -1,8 +1,10 @@
 import { join } from 'node:path';
 import type { Config } from '#config/config.js';
 import type { ReadConfig } from '#config/load.js';
+import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
 import type { MachineCheck, Missing } from '#contracts/datapath/datapath.js';
 import type { Form } from '#contracts/policy/policy-document.js';
+import type { Action } from '#contracts/policy/policy-model.js';
 import type { Problem } from '#contracts/policy/policy-problem.js';
 import type { DataplaneStatus, StatusOptions } from '#dataplane/status/dataplane-status.js';
 import {
@@ -38,8 +40,9 @@ export async function run(read: ReadConfig, reread: (() => ReadConfig) | null = 
 }
 
 /**
- * Suppresses a warning of Node.js 20.19.2 (Debian 13) at the first use of a token: that Ed25519 in Web Crypto
- * is experimental. Without this, each start would log the warning. Later versions of Node.js do not warn.
+ * Suppresses a warning of Node.js 20.19.2 (Debian 13) at the first use of a token: that Ed25519 in Web
+ * Crypto is experimental. Without this, each start would log the warning. Later versions of Node.js do not
+ * warn.
  */
 function silenceWarningOfEd25519(): void {
   const emit = process.emitWarning.bind(process) as (warning: string | Error, ...rest: unknown[]) => void;
@@ -110,9 +113,32 @@ export async function documentProblems(form: Form, json: string): Promise<readon
 }
 
 /**
+ * Answers a question about a policy without a node, in a thread of its own. `policy` is the body of a write.
+ * `fallback` is the action for flows if the policy has no `default_policy`.
+ */
+export async function analyseDocument(
+  policy: { readonly form: Form; readonly json: string },
+  question: AnalysisQuestion,
+  fallback: Action,
+): Promise<AnalysisAnswer> {
+  const { createPolicyThread } = await import('#policies/thread/policy-thread.js');
+  const thread = createPolicyThread();
+  try {
+    const text = { body: Buffer.from(policy.json), form: policy.form, recordMode: 'enforce' } as const;
+    const surroundings = { fallback, dns: true, servicePlane: true, policesNode: false };
+    const work = { kind: 'analyse', policies: [{ key: null, text }], surroundings, question } as const;
+    const result = await thread.perform(work);
+    if (result.kind === 'analysed') return result.answer;
+    throw new Error('analyse a policy: the policy is not valid');
+  } finally {
+    await thread.close();
+  }
+}
+
+/**
  * Removes the BPF programs, the pinned maps, the guard (Weir's nftables rules) and the routing rule from the
- * kernel, and empties the boot file of the guard in the data folder. Afterwards no policy is enforced on this
- * machine (D20).
+ * kernel, and empties the boot file of the guard in the data folder. Afterwards no policy is enforced on
+ * this machine (D20).
  */
 export async function detachDataplane(place: {
   readonly pinPath: string;

@@ -8,7 +8,7 @@ import { notConfirmed } from '#cluster/rollout/rollouts.js';
 import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
 import { WEIR } from '#policies/pending-changes.js';
 import { KERNEL_MARGIN_MS } from '#policies/standing.js';
-import { pendingChangeChart, type NotedChange } from '#statecharts/pending-change.chart.js';
+import { type NotedChange, pendingChangeChart } from '#statecharts/pending-change.chart.js';
 import type { PolicyStore } from '#store/store-types.js';
 
 export type PendingChangePorts = {

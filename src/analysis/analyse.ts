@@ -1,6 +1,7 @@
 import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { askPolicy } from './answer/ask.js';
+import { checkAssertions } from './answer/assertions.js';
 import { policyDiff } from './answer/policy-diff.js';
 import { IPV4 } from './engine/address-space.js';
 
@@ -18,6 +19,10 @@ export function analyse(policies: readonly Policy[], question: AnalysisQuestion)
   switch (question.kind) {
     case 'diff':
       return { kind: 'diff', diff: policyDiff(first, second, options) };
+    case 'assertions': {
+      const results = checkAssertions(first, question.document, options);
+      return 'problems' in results ? { kind: 'invalid_question', ...results } : { kind: 'assertions', results };
+    }
     case 'ask': {
       const answer = askPolicy(first, question.asked, options);
       return 'answer' in answer ? { kind: 'ask', answer } : { kind: 'invalid_question', problems: answer };

@@ -235,7 +235,7 @@ describe('completion of values from the node', () => {
       ...new Set(flags.flatMap(({ names, takes }) => (names.includes(name) ? [takes] : []))),
     ];
     expect(['--group', '--rule', '--id', '--policy', '--hostname'].flatMap(kindsOf)).toEqual([
-      ...['group', 'rule', 'policy-id', 'policy-id', 'hostname'],
+      ...['group', 'rule', 'policy-id', 'file', 'policy-id', 'hostname'],
     ]);
     const named = commands.flatMap(({ path, options, arguments: taken }) =>
       [...options, ...taken].flatMap(({ takes }) => (takes === 'policy-name' ? [path] : [])),

@@ -14,7 +14,7 @@ import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet, addressText } from './address-set.js';
 import { exampleOf, explainRequest } from './example-flow.js';
 import { flowCondition } from './flow-conditions.js';
-import { type QuestionProblem, readQuestion } from './question.js';
+import { type QuestionProblem, type ReadQuestion, readQuestion } from './question.js';
 import { flowsOf, portTexts, serviceSet, serviceText } from './service-set.js';
 
 export type AskOptions = { readonly space: AddressSpace; readonly limit: number; readonly steps: number };
@@ -33,10 +33,8 @@ export function askPolicy(
   const { space, limit, steps } = options;
   const read = readQuestion(asked, policy, space);
   if (!('question' in read)) return read;
-  const against = (action: 'allow' | 'deny') =>
-    compare(policy, constant(action), { space, steps, question: read.question, known: read.known, byRule: true });
-  const sides = { passing: sideOf(against('deny'), true, space), denied: sideOf(against('allow'), false, space) };
-  const { passing, denied } = sides;
+  const passing = flowsThat('pass', policy, read, { space, steps });
+  const denied = flowsThat('are_denied', policy, read, { space, steps });
   const left = [passing, denied].map(({ compared }) => compared.left).find(({ length }) => length > 0);
   const isComplete = left === undefined;
   const answer: FlowAnswer = passing.parts.length === 0 ? 'never' : denied.parts.length === 0 ? 'always' : 'sometimes';
@@ -55,21 +53,31 @@ export function askPolicy(
   };
 }
 
+/** Returns the flows of a question that pass, or those that are denied, the largest part first. */
+export function flowsThat(
+  wanted: 'pass' | 'are_denied',
+  policy: Policy,
+  { question, known }: ReadQuestion,
+  { space, steps }: Pick<AskOptions, 'space' | 'steps'>,
+): Side {
+  const other = constant(wanted === 'pass' ? 'deny' : 'allow');
+  return sideOf(compare(policy, other, { space, steps, question, known, byRule: true }), wanted === 'pass', space);
+}
+
 const constant = (action: 'allow' | 'deny'): Policy => ({
   groups: [],
   default: { action, mode: 'enforce', from: 'fallback' },
 });
 
 /** A region of the answer, before it is formatted. */
-type Part = {
+export type Part = {
   readonly region: Region;
   readonly change: Change;
   readonly flows: bigint;
   readonly decider: FlowDecider;
 };
-type Side = { readonly parts: readonly Part[]; readonly compared: Compared };
+export type Side = { readonly parts: readonly Part[]; readonly compared: Compared };
 
-/** Returns the flows that pass, or those that are denied; the largest part first. */
 function sideOf(compared: Compared, isPassing: boolean, space: AddressSpace): Side {
   const count = (spans: Region['sources']) => spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
   const parts = compared.regions.flatMap((region) => {
@@ -91,7 +99,7 @@ function deciderOf({ outcome, tag }: Entry, compared: Compared): FlowDecider {
   };
 }
 
-function formatted(
+export function formatted(
   { region, change, flows, decider }: Part,
   { conditions }: Compared,
   space: AddressSpace,
@@ -187,7 +195,7 @@ function summaryOf(
   return `sometimes: ${by(first)}${more(passing)} allows ${where === '' ? 'a part' : where}; ${by(refused)}${more(denied)} denies the rest${end}`;
 }
 
-function deciderText({ source_group, rule }: FlowDecider): string {
+export function deciderText({ source_group, rule }: FlowDecider): string {
   if (source_group === null) return 'default_policy';
   return rule === null ? `the default of ${source_group}` : `${source_group}/${rule}`;
 }

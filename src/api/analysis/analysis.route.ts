@@ -11,7 +11,8 @@ import { readBodyAs } from '#api/requests/request-body.js';
 import type { AnalysisAnswer } from '#contracts/analysis/analysis.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { PolicyReference } from '#policies/analysis.js';
-import { policySchema, portSchema, protoSchema } from '#policy/document/policy-schema.js';
+import { flowQuestionFields } from '#policy/document/assertion-schema.js';
+import { policySchema } from '#policy/document/policy-schema.js';
 import { AskAnswerSchema, PolicyDiffSchema } from './analysis.schema.js';
 
 const limit = z.int().min(0).max(1_000).optional().describe('The maximum number of regions in each list. Default: 50.');
@@ -43,24 +44,10 @@ const DiffSchema = z
     examples: [{ to: { policy: { default_policy: 'deny', source_groups: [] } } }],
   });
 
-const addresses = z.array(z.string()).describe('Addresses and networks in CIDR notation.');
 const AskSchema = z
   .strictObject({
     policy: Reference.optional().describe('Default: the active policy.'),
-    from: z
-      .union([addresses, z.strictObject({ group: z.string().min(1).describe('The id of a source group.') })])
-      .optional(),
-    to: addresses.optional(),
-    name: z
-      .string()
-      .min(1)
-      .max(254)
-      .optional()
-      .describe('The destination is granted for this name, and for no other name.'),
-    proto: protoSchema.optional(),
-    ports: z.array(portSchema).optional().describe('Destination ports. Without `proto`, they are TCP ports.'),
-    src_ports: z.array(portSchema).optional(),
-    icmp_types: z.array(z.int().min(0).max(255)).optional(),
+    ...flowQuestionFields,
     limit,
   })
   .meta({

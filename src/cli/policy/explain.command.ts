@@ -213,7 +213,9 @@ function replyHint(opener: Explained['reply_to'], file: string | undefined): str
   return `\nif this packet is a reply, it passes, because replies of an allowed flow need no rule; explain the flow: weir policy explain ${flags.join(' ')}`;
 }
 
-/** Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`. */
+/**
+ * Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`.
+ */
 function ownersOf({ owners, selected_by: selector }: Pick<Explained, 'owners' | 'selected_by'>): string {
   const { integration: _, ...labels } = selector ?? {};
   const selected = selector == null ? '' : `, selected by ${JSON.stringify(labels)}`;

@@ -40,8 +40,8 @@ export async function readValidSource(file: string, terminal: Terminal): Promise
 export async function checkSource(source: Source, mode?: string): Promise<void> {
   const { documentProblems } = await import('#main.js');
   const { form, value, json } = source;
-  // Remove the id, which `weir policy get` prints in the envelope of a policy without a name. A write has the
-  // id in its path.
+  // Remove the id, which `weir policy get` prints in the envelope of a policy without a name. A write has
+  // the id in its path.
   const { id, ...withoutId } = value;
   const hasId = form === 'envelope' && id !== undefined && value.name === undefined;
   const isSent = mode === undefined && !hasId;
@@ -115,8 +115,8 @@ function listOf(
 }
 
 /**
- * Converts a policy to singleton form. The groups in an envelope have no mode, so each group gets the mode of
- * the envelope, or `defaultMode` if the envelope has no mode.
+ * Converts a policy to singleton form. The groups in an envelope have no mode, so each group gets the mode
+ * of the envelope, or `defaultMode` if the envelope has no mode.
  */
 export function singletonOf(
   { form, value }: Pick<PolicyText, 'form' | 'value'>,

@@ -31,6 +31,7 @@ import {
   type Stored,
   type Which,
 } from './policy-records.js';
+import { addTestCommand } from './test.command.js';
 
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
@@ -40,6 +41,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addActivateCommand(policy, terminal);
   addDiffCommand(policy, terminal, end);
   addAskCommand(policy, terminal, end);
+  addTestCommand(policy, terminal, end);
   addExplainCommand(policy, terminal);
   addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);

@@ -23,7 +23,8 @@ const byName = (name: string) => `/api/v1/policies/by-name/${encodeURIComponent(
 /**
  * Returns the request that writes a policy document.
  * - An envelope is written to the policy with its name, or with its id if it has no name.
- * - A document in singleton form is written to the active policy, or to the policy with the given name or id.
+ * - A document in singleton form is written to the active policy, or to the policy with the given name or
+ *   id.
  * - With a mode, a document in singleton form is wrapped into an envelope.
  */
 export function writeOf(source: Source, { name, mode }: Overrides): Write {

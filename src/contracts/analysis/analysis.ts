@@ -1,17 +1,20 @@
+import type { AssertionResult } from './assertion.js';
 import type { AskAnswer, FlowQuestion } from './flow-question.js';
 import type { PolicyDiff } from './policy-diff.js';
 
 /**
- * A question about policies. `diff` compares two policies, and `ask` asks about one policy. `limit`: the
- * maximum number of regions in each list of the answer.
+ * A question about policies. `diff` compares two policies; the others are about one policy. `limit`: the
+ * maximum number of regions in each list of the answer. `document`: a parsed document with assertions.
  */
 export type AnalysisQuestion =
   | { readonly kind: 'diff'; readonly limit: number }
-  | { readonly kind: 'ask'; readonly asked: FlowQuestion; readonly limit: number };
+  | { readonly kind: 'ask'; readonly asked: FlowQuestion; readonly limit: number }
+  | { readonly kind: 'assertions'; readonly document: unknown; readonly limit: number };
 
 export type AnalysisAnswer =
   | { readonly kind: 'diff'; readonly diff: PolicyDiff }
   | { readonly kind: 'ask'; readonly answer: AskAnswer }
+  | { readonly kind: 'assertions'; readonly results: readonly AssertionResult[] }
   /** The question is not valid. */
   | {
       readonly kind: 'invalid_question';

@@ -1,5 +1,6 @@
 /** The maximum sizes of a policy document (D2, D13). */
 export const LIMITS = {
+  assertions: 1_000,
   groups: 100_000,
   rules: 100_000,
   priority: 4_294_967_295,

@@ -1,0 +1,57 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { OFFICE } from '../analysis/office.js';
+import { temporaryFolder } from '../store/temporary-folder.js';
+import { run } from './cli-run.js';
+
+const fileWith = (name: string, text: string): string => {
+  const file = join(temporaryFolder(), name);
+  writeFileSync(file, text);
+  return file;
+};
+const policyFile = () => fileWith('office.json', JSON.stringify(OFFICE));
+
+const ASSERTIONS = `assertions:
+  - id: dns
+    always: {from: [10.1.0.0/24], to: [10.0.0.53], proto: udp, ports: [53]}
+  - id: no <ssh>
+    never: {from: [10.1.0.0/24], to: [10.9.0.0/24], ports: [22]}
+`;
+
+test('`weir policy test` checks assertions without a node, exits with 3 if one fails, and writes JUnit XML', async () => {
+  const junit = join(temporaryFolder(), 'junit.xml');
+  const words = ['policy', 'test', fileWith('a.yaml', ASSERTIONS), '--policy', policyFile(), '--junit', junit];
+  expect(await run(words, {})).toEqual({
+    code: 3,
+    err: '',
+    out: [
+      'ok     dns',
+      'failed no <ssh>: admins/all passes 10.1.0.0/29 → 10.9.0.0/24 tcp/22',
+      '  10.1.0.0/29 → 10.9.0.0/24 tcp/22',
+      '    admins/all (allow)   weir policy explain --src 10.1.0.1 --dst 10.9.0.1 --proto tcp --dst-port 22',
+      '2 assertions, 1 failed',
+      '',
+    ].join('\n'),
+  });
+  const xml = readFileSync(junit, 'utf8');
+  expect(xml).toContain('<testsuite name="weir policy test" tests="2" failures="1">');
+  expect(xml).toContain('<testcase classname="weir policy" name="no &lt;ssh&gt;">');
+});
+
+test('`weir policy test` exits with 0 if the policy fulfils all assertions', async () => {
+  const assertions = fileWith('dns.yaml', ASSERTIONS.split('\n').slice(0, 3).join('\n'));
+  expect(await run(['policy', 'test', assertions, '--policy', policyFile()], {})).toMatchObject({
+    code: 0,
+    out: 'ok     dns\n1 assertion, 0 failed\n',
+  });
+});
+
+test('`weir policy test` lists the problems of a file with assertions, with line and column', async () => {
+  const wrong = fileWith('wrong.yaml', ASSERTIONS.replace('10.9.0.0/24', '10.9.0.0/44'));
+  const { code, err } = await run(['policy', 'test', wrong, '--policy', policyFile()], {});
+  expect([code, err]).toEqual([
+    1,
+    expect.stringMatching(/wrong\.yaml:5:\d+: This is neither an address nor a network/) as string,
+  ]);
+});
