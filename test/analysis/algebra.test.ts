@@ -76,6 +76,49 @@ describe('the comparison of policies', () => {
     });
   });
 
+  test('two regions that agree in all fields but one are joined, sets have gaps, and no change repeats another', () => {
+    forPolicies((_random, [before, after]) => {
+      const { regions, conditions } = compare(before, after, { space: IPV4 });
+      for (const field of ['sources', 'destinations', 'keys', 'sourcePorts'] as const) {
+        const others = regions.map((region) => JSON.stringify({ ...region, [field]: [] }));
+        expect(new Set(others).size).toBe(regions.length);
+      }
+      for (const { sources, destinations, keys, sourcePorts, changes } of regions) {
+        for (const set of [...[sources, destinations].map((spans) => spans.flatMap(limits)), keys, sourcePorts])
+          for (const [at, value] of set.entries()) expect(value).toBeGreaterThan(set[at - 1] ?? -1);
+        for (const change of changes) {
+          const weaker = changes.filter(
+            ({ attribute, condition, from, to }) =>
+              attribute === 'verdict' &&
+              change.attribute === attribute &&
+              condition !== change.condition &&
+              from.outcome === change.from.outcome &&
+              to.outcome === change.to.outcome &&
+              conditions.holds(condition, new Set(conditions.atomsOf(change.condition))),
+          );
+          expect(weaker).toEqual([]);
+        }
+      }
+    });
+  });
+
+  test('a comparison that reaches the limit of steps is right about all sources but those that it names', () => {
+    let limited = 0;
+    forPolicies((random, [before, after]) => {
+      const whole = regionsOf(before, after);
+      const { regions, left } = compare(before, after, { space: IPV4, steps: random.pick([30, 100, 300, 1_000]) });
+      if (left.length > 0) limited++;
+      const countIn = (list: readonly Region[], packet: Packet) => list.filter((one) => includes(one, packet)).length;
+      for (const region of [...whole, ...regions]) {
+        const packet = cornerOf(random, region);
+        const isLeft = left.some(({ start, end }) => start <= packet.source && packet.source < end);
+        if (!isLeft) expect(countIn(regions, packet)).toBe(countIn(whole, packet));
+        expect(countIn(regions, packet)).toBeLessThanOrEqual(countIn(whole, packet));
+      }
+    });
+    expect(limited).toBeGreaterThan(PAIRS / 4);
+  });
+
   test('the comparison finds the same regions for addresses of 128 bits', () => {
     forPolicies((_random, [before, after]) => {
       const narrow = regionsOf(before, after);
@@ -175,6 +218,8 @@ function enumerated(before: Policy, after: Policy) {
       }
   return found;
 }
+
+const limits = ({ start, end }: Span): number[] => [Number(start), Number(end)];
 
 const bounds = (prefix: Prefix): number[] => [prefix.address, lastAddress(prefix) + 1];
 

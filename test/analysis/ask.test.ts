@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
 import { analyse } from '#analysis/analyse.js';
+import { askPolicy } from '#analysis/answer/ask.js';
+import { IPV4 } from '#analysis/engine/address-space.js';
 import { passes } from '#analysis/engine/decision-lists.js';
 import type { AskAnswer, FlowQuestion } from '#contracts/analysis/flow-question.js';
 import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
@@ -8,7 +10,7 @@ import { formatAddress } from '#policy/model/ipv4.js';
 import { Random, seedOf } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
 import { randomPolicy } from './edits.js';
-import { modelOf, OFFICE } from './office.js';
+import { modelOf, OFFICE, officeAfter } from './office.js';
 import { decideIn, randomWorld } from './world.js';
 
 const QUESTIONS = Number(process.env.WEIR_PAIRS ?? 1_500);
@@ -105,4 +107,69 @@ test.each<[asked: FlowQuestion, pointer: string]>([
 ])('`ask` refuses the question %j with the pointer %s', (asked, pointer) => {
   const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked, limit: 50 });
   expect(answer).toMatchObject({ kind: 'invalid_question', problems: [{ pointer }] });
+});
+
+test.each<[from: string, group: string | null]>([
+  ['10.1.0.77', 'office'],
+  ['10.77.0.1', null],
+])(
+  '`ask` from %s names the group %s, at whose end a rule lets a flow pass that the default policy denies',
+  (from, group) => {
+    const { obstacles } = ask(modelOf(OFFICE), { from: [from], to: ['192.0.2.1'], ports: [9999] });
+    expect(obstacles).toMatchObject([
+      { decider: { source_group: null, rule: null }, flows: '65536', remedy: { source_group: group, before: null } },
+    ]);
+  },
+);
+
+test('`ask` lists what denies most flows first, with all flows that it denies', () => {
+  const { flows, obstacles, denied, passing } = ask(modelOf(OFFICE), { from: { group: 'office' }, proto: 'tcp' });
+  const sizes = [obstacles, denied, passing].map((list) => list.map((one) => BigInt(one.flows)));
+  for (const list of sizes) expect(list).toEqual(list.toSorted((one, other) => (one < other ? 1 : -1)));
+  expect(obstacles.map(({ decider }) => decider.rule)).toEqual([null, 'no-smtp']);
+  expect(sizes[0]?.reduce((sum, size) => sum + size, 0n).toString()).toBe(flows.denied);
+  expect(obstacles.map(({ remedy }) => remedy)).toEqual([null, null]);
+  // 256 sources, every address, every port and source port.
+  expect(BigInt(flows.passing) + BigInt(flows.denied)).toBeGreaterThanOrEqual(2n ** (8n + 32n + 32n));
+});
+
+test('`ask` from a group with selectors asks about every source that a selector of the group selects', () => {
+  const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+  const policy = modelOf(
+    officeAfter((draft) =>
+      draft.source_groups.unshift({
+        id: 'pods',
+        mode: 'enforce',
+        sources: { cidrs: ['10.77.0.0/24'], kubernetes: [source] },
+        rules: [
+          { id: 'no-telnet', action: 'deny', match: { proto: 'tcp', dst_ports: [23] } },
+          { id: 'web', action: 'allow', match: { proto: 'tcp', dst_ports: [443] } },
+        ],
+      } as never),
+    ),
+  );
+  const answers = [{ group: 'pods' }, ['10.9.0.1'], ['10.77.0.1']].flatMap((from) =>
+    [443, 23].map((port) => ask(policy, { from, to: ['192.0.2.1'], ports: [port] }).answer),
+  );
+  expect(answers).toEqual(['always', 'never', 'sometimes', 'never', 'always', 'never']);
+});
+
+test('`ask` answers neither never nor always if it reaches the limit of steps', () => {
+  const asked = { from: ['10.1.0.0/16'], to: ['192.0.2.1'], ports: [443] };
+  const answer = askPolicy(modelOf(OFFICE), asked, { space: IPV4, limit: 5, steps: 20 });
+  expect(answer).toMatchObject({
+    answer: 'sometimes',
+    summary: 'sometimes; the answer is not complete',
+    complete: false,
+    left: { networks: ['10.1.0.0/16'] },
+  });
+});
+
+test('`ask` counts the regions that it does not list', () => {
+  const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked: { from: { group: 'office' } }, limit: 1 });
+  if (answer.kind !== 'ask') throw new Error('no answer');
+  const whole = ask(modelOf(OFFICE), { from: { group: 'office' } });
+  const { passing, passing_omitted, denied, denied_omitted } = answer.answer;
+  expect([passing.length, passing_omitted]).toEqual([1, whole.passing.length - 1]);
+  expect([denied.length, denied_omitted]).toEqual([1, whole.denied.length - 1]);
 });

@@ -1,5 +1,6 @@
 import { IPV4, type Span } from '#analysis/engine/address-space.js';
 import { type Compared, type CompareOptions, compare, type Region } from '#analysis/engine/comparison.js';
+import { DeciderFinder } from '#analysis/engine/decider.js';
 import type { Change } from '#analysis/engine/decision-lists.js';
 import type { ValueSet } from '#analysis/engine/pieces.js';
 import { itemAt } from '#arrays/read.js';
@@ -73,12 +74,13 @@ export function checkPair(
   const compared = compare(before, after, options);
   const ofPair: Policy = { ...before, groups: [...before.groups, ...after.groups] };
   const edge = packetGenerator(random, ofPair);
+  const finders = [before, after].map((policy) => new DeciderFinder(policy, IPV4, compared.conditions));
   const found: Checked = { packets: 0, inside: 0, changes: 0 };
   for (let count = 0; count < packets; count++) {
     const region = compared.regions[random.below(compared.regions.length)];
     const packet = region !== undefined && random.chance(0.6) ? cornerOf(random, region) : edge();
     const world = randomWorld(random, [before, after]);
-    checkPacket(before, after, compared, packet, world, found);
+    checkPacket(before, after, compared, finders, packet, world, found);
   }
   return found;
 }
@@ -87,6 +89,7 @@ function checkPacket(
   before: Policy,
   after: Policy,
   { regions, conditions }: Compared,
+  finders: readonly DeciderFinder[],
   packet: Packet,
   world: World,
   found: Checked,
@@ -123,6 +126,22 @@ function checkPacket(
     for (const [side, one] of real.entries())
       if ((change.attribute === 'verdict' ? one.outcome : one.inspected) !== stated[side])
         fail(`a stated change is wrong (${JSON.stringify({ change, names: exact.names, real })})`);
+    const holding =
+      conditions.closure(conditions.atomsOf(change.condition)) ??
+      fail('the condition of a stated change holds for no flow');
+    const flow = { ...packet, key: keyOfPacket(packet) };
+    for (const [side, finder] of finders.entries()) {
+      const { outcome, inspected } = finder.decide(flow, holding);
+      if (outcome !== real[side]?.outcome || inspected !== real[side]?.inspected) fail('the decider is wrong');
+    }
+    for (const exception of change.unless) {
+      const undone = worldOf([...conditions.describe(change.condition), ...conditions.describe(exception)]);
+      if (undone === undefined) continue;
+      const [one, other] = [before, after].map((policy) => decideIn(policy, packet, undone));
+      const isUndone =
+        change.attribute === 'verdict' ? one?.outcome === other?.outcome : one?.inspected === other?.inspected;
+      if (!isUndone) fail(`an exception does not undo the change (${JSON.stringify(change)})`);
+    }
   }
 }
 

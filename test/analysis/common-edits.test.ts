@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { analyse } from '#analysis/analyse.js';
+import { policyDiff } from '#analysis/answer/policy-diff.js';
+import { IPV4 } from '#analysis/engine/address-space.js';
 import { itemAt } from '#arrays/read.js';
 import { styleOf } from '#cli/output/style.js';
 import { flowDifferenceText } from '#cli/policy/flow-difference.js';
@@ -166,6 +168,77 @@ describe('the comparison of two policies', () => {
       'hostname',
       'selected',
       'tls',
+    ]);
+  });
+
+  test.each<[verdict: PolicyDiff['verdict'], change: (draft: Draft) => void]>([
+    ['equal', (draft) => ruleAt(draft, 0).match.dst_ports?.push(25)],
+    ['opens', (draft) => ruleAt(draft, 2).match.dst_ports?.push(8080)],
+    ['closes', (draft) => ruleAt(draft, 2).match.dst_ports?.pop()],
+    ['both', (draft) => ruleAt(draft, 2).match.dst_ports?.splice(0, 1, 8080)],
+    [
+      'neither',
+      (draft) => {
+        groupAt(draft, 0).mode = 'audit';
+      },
+    ],
+  ])('the comparison of two policies has the verdict `%s`', (verdict, change) => {
+    expect(diffTo(officeAfter(change)).verdict).toBe(verdict);
+  });
+
+  test('the comparison of two policies counts the flows of each cause', () => {
+    const diff = diffTo(
+      officeAfter((draft) => {
+        ruleAt(draft, 2).match.dst_ports?.splice(0, 1, 8080, 8081);
+        rulesOf(draft).splice(0, 1);
+      }),
+    );
+    // 248 sources, every address, and 65,536 source ports.
+    const ofPort = 248n * 2n ** 48n;
+    const cause = { part: 'rule', source_group: 'office', opens: '0', closes: '0', others: '0', regions: 1 };
+    expect(diff.causes).toEqual([
+      { ...cause, change: 'changed', rule: 'web', opens: `${2n * ofPort}`, closes: `${ofPort}`, regions: 2 },
+    ]);
+    expect(diff.flows).toEqual({ opens: `${2n * ofPort}`, closes: `${ofPort}`, inspection: '0', audit: '0' });
+  });
+
+  test('the comparison of two policies states the conditions under which a flow does not change', () => {
+    const { regions } = diffTo(
+      officeAfter((draft) =>
+        rulesOf(draft).push({ id: 'alt', action: 'allow', match: { proto: 'tcp', dst_ports: [8443] } }),
+      ),
+    );
+    expect(regions.map(({ effect, conditions, unless }) => ({ effect, conditions, unless }))).toEqual([
+      { effect: 'opens', conditions: [], unless: [[{ kind: 'hostname', pattern: 'api.example.com' }]] },
+    ]);
+  });
+
+  test('the comparison of two policies states a deny for a selector once, and not for deny-only sources too', () => {
+    const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+    const { regions } = diffTo(
+      officeAfter((draft) =>
+        draft.source_groups.unshift({
+          id: 'pods',
+          mode: 'enforce',
+          sources: { kubernetes: [source] },
+          rules: [{ id: 'no-web', action: 'deny', match: { proto: 'tcp', dst_ports: [80] } }],
+        } as never),
+      ),
+    );
+    expect(regions.map(({ effect, conditions }) => [effect, conditions.map(({ kind }) => kind)])).toEqual([
+      ['closes', ['selected']],
+      ['closes', ['selected']],
+    ]);
+  });
+
+  test('the comparison of two policies that reaches the limit of steps names the sources that are left', () => {
+    const after = modelOf(officeAfter((draft) => ruleAt(draft, 2).match.dst_ports?.push(8080)));
+    const diff = policyDiff(modelOf(OFFICE), after, { space: IPV4, limit: 5, steps: 40 });
+    expect([diff.complete, diff.left?.networks, diff.verdict, diff.summary]).toEqual([
+      false,
+      ['10.1.0.0/24'],
+      'equal',
+      'no change was found; the comparison is not complete',
     ]);
   });
 });

@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
 import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
-import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { Group, HostnamePattern, Policy, Rule } from '#contracts/policy/policy-model.js';
 import type { Random } from '#test/seed.js';
 import { type GenerateOptions, generatePolicy } from '../policy/generate.js';
 
@@ -9,17 +9,31 @@ const BLOCKS: readonly TlsMatchConfig[] = [
   { mode: 'metadata', sni: ['api.example.com'], tls13_uninspectable: 'deny' },
   { mode: 'metadata', server_cn: ['api.example.com'], tls13_uninspectable: 'deny' },
   { mode: 'metadata', server_san: ['*.example.com'], tls13_uninspectable: 'allow' },
+  { mode: 'metadata', server_dn: 'CN=api.example.com', tls13_uninspectable: 'allow' },
+  { mode: 'metadata', fingerprint_sha256: ['00'.repeat(32)] },
+  { mode: 'metadata', trust_anchors_pem: ['-----BEGIN CERTIFICATE-----'], tls13_uninspectable: 'allow' },
   { mode: 'intercept', http: { request: { methods: ['GET'] } } },
+  { mode: 'intercept', server_cn: ['api.example.com'] },
 ];
 
-/** Returns a random policy with different TLS blocks. */
+const NAMES: readonly HostnamePattern[] = [
+  { kind: 'exact', labels: ['www', 'example', 'com'], text: 'www.example.com' },
+  { kind: 'exact', labels: ['other', 'org'], text: 'other.org' },
+  { kind: 'suffix', labels: ['b', 'example', 'com'], text: '*.b.example.com' },
+];
+
+/** Returns a random policy with different TLS blocks and hostname patterns. */
 export function randomPolicy(random: Random, options: GenerateOptions = {}): Policy {
   const policy = generatePolicy(random, options);
   return {
     ...policy,
     groups: policy.groups.map((group) => ({
       ...group,
-      rules: group.rules.map((rule) => (rule.tls === undefined ? rule : { ...rule, tls: random.pick(BLOCKS) })),
+      rules: group.rules.map((rule) => ({
+        ...rule,
+        tls: rule.tls === undefined ? undefined : random.pick(BLOCKS),
+        hostname: rule.hostname !== undefined && random.chance(0.5) ? random.pick(NAMES) : rule.hostname,
+      })),
     })),
   };
 }
@@ -78,6 +92,10 @@ const EDITS: readonly Edit[] = [
       () => ({ ...rule, mode: rule.mode === 'audit' ? 'enforce' : 'audit' }),
       () => ({ ...rule, destinations: rule.destinations.slice(1) }),
       () => ({ ...rule, destinationPorts: rule.destinationPorts.slice(1) }),
+      () => ({ ...rule, sourcePorts: rule.sourcePorts.slice(1) }),
+      () => ({ ...rule, icmpTypes: rule.icmpTypes.slice(1) }),
+      () => ({ ...rule, icmpCodes: rule.icmpCodes.slice(1) }),
+      () => ({ ...rule, protocol: 'any' }),
       () => ({ ...rule, tls: rule.tls === undefined ? rule.tls : random.pick(BLOCKS) }),
       () => ({ ...rule, hostname: undefined }),
     ])();
@@ -95,6 +113,7 @@ const EDITS: readonly Edit[] = [
     ...group,
     defaultAction: random.chance(0.3) ? undefined : random.pick(['allow', 'deny'] as const),
   })),
+  inGroup((_random, group) => ({ ...group, mode: group.mode === 'audit' ? 'enforce' : 'audit' })),
   (random, policy) => {
     if (policy.groups.length === 0) return policy;
     const groups = [...policy.groups];
@@ -110,5 +129,6 @@ const EDITS: readonly Edit[] = [
     return { ...policy, groups };
   },
   (random, policy) => ({ ...policy, default: { ...policy.default, action: random.pick(['allow', 'deny'] as const) } }),
+  (random, policy) => ({ ...policy, default: { ...policy.default, mode: random.pick(['audit', 'enforce'] as const) } }),
   (random) => randomPolicy(random),
 ];

@@ -1,6 +1,7 @@
 import type { Atom } from '#analysis/engine/conditions.js';
 import type { Outcome } from '#analysis/engine/decision-lists.js';
-import type { Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { Group, Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
+import { type LookupOutcome, lookupMismatch, lookupOutcome } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { covers } from '#policy/model/ipv4.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
@@ -84,10 +85,7 @@ export function decideIn(policy: Policy, packet: Packet, world: World): Decided 
     has: (pattern: NonNullable<Rule['hostname']>) => world.names.some((name) => matchesHostname(pattern, name)),
   };
   for (const group of policy.groups) {
-    const states = group.selectors.map(({ key }) => world.selectors.get(key));
-    const all = group.sources.some((prefix) => covers(prefix, packet.source)) || states.includes('selected');
-    const denies = group.selectors.length > 0 && (states.includes('unresolved') || world.denyOnly);
-    const applies = (action: 'allow' | 'deny') => all || (denies && action === 'deny');
+    const applies = scopeOf(group, packet.source, world);
     for (const rule of group.rules) {
       if (!applies(rule.action) || mismatch(rule, packet, grants) !== undefined) continue;
       inspected ??= rule.tls !== undefined;
@@ -101,4 +99,25 @@ export function decideIn(policy: Policy, packet: Packet, world: World): Decided 
       return decided(group.defaultAction, group.mode);
   }
   return decided(policy.default.action, policy.default.mode);
+}
+
+/** Decides a DNS lookup in a world by a walk over all groups and rules (D11). */
+export function decideLookupIn(policy: Policy, source: number, name: string, world: World): LookupOutcome['verdict'] {
+  for (const group of policy.groups) {
+    const applies = scopeOf(group, source, world);
+    for (const rule of group.rules)
+      if (applies(rule.action) && lookupMismatch(rule, name) === undefined)
+        return lookupOutcome(rule.action, rule.mode).verdict;
+    if (group.defaultAction !== undefined && applies(group.defaultAction))
+      return lookupOutcome(group.defaultAction, group.mode).verdict;
+  }
+  return lookupOutcome(policy.default.action, policy.default.mode).verdict;
+}
+
+/** Returns whether the rules of a group with an action apply to a source. */
+function scopeOf({ sources, selectors }: Group, source: number, world: World): (action: Rule['action']) => boolean {
+  const states = selectors.map(({ key }) => world.selectors.get(key));
+  const all = sources.some((prefix) => covers(prefix, source)) || states.includes('selected');
+  const denies = selectors.length > 0 && (states.includes('unresolved') || world.denyOnly);
+  return (action) => all || (denies && action === 'deny');
 }

@@ -37,7 +37,9 @@ export function askPolicy(
   const denied = flowsThat('are_denied', policy, read, { space, steps });
   const left = [passing, denied].map(({ compared }) => compared.left).find(({ length }) => length > 0);
   const isComplete = left === undefined;
-  const answer: FlowAnswer = passing.parts.length === 0 ? 'never' : denied.parts.length === 0 ? 'always' : 'sometimes';
+  // Sources that were not compared can have flows of either kind.
+  const isNone = ({ parts, compared }: Side) => parts.length === 0 && compared.left.length === 0;
+  const answer: FlowAnswer = isNone(passing) ? 'never' : isNone(denied) ? 'always' : 'sometimes';
   const list = ({ parts, compared }: Side) => parts.slice(0, limit).map((part) => formatted(part, compared, space));
   return {
     answer,

@@ -107,7 +107,11 @@ class Comparison {
   }
 
   run(): Compared {
-    const { axis, populations } = this.#populations();
+    const { axis, groups, within } = this.#changedSources();
+    let populations: readonly Population[] = [];
+    this.#within(within, () => {
+      populations = populationsOf(groups, axis, within, this.#planning);
+    });
     const planned: Planned[] = [];
     for (const population of populations)
       this.#within(population.sources, () => {
@@ -160,8 +164,8 @@ class Comparison {
     this.#left.push(sources);
   }
 
-  /** Divides the sources for which at least one group or default changed into populations. */
-  #populations(): { readonly axis: Axis; readonly populations: readonly Population[] } {
+  /** Returns the sources for which a group or default changed, and all groups to which they belong. */
+  #changedSources(): { readonly axis: Axis; readonly groups: readonly SourceGroup[]; readonly within: ValueSet } {
     const everything: Span = this.#space.spanOf({ address: 0, length: 0 });
     const asked = this.options.question?.sources ?? [everything];
     const groups = SIDES.flatMap((side) => this.#groupsWithin(side, asked));
@@ -174,7 +178,7 @@ class Comparison {
       .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
     const axis = new Axis(this.#space, [...near.flatMap(({ spans }) => spans), ...within]);
     const pieces = within.flatMap(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]);
-    return { axis, populations: populationsOf(near, axis, pieces, this.#planning) };
+    return { axis, groups: near, within: pieces };
   }
 
   /**

@@ -16,7 +16,10 @@ export type FlowQuestion = {
   readonly icmp_types?: readonly number[];
 };
 
-/** `never`: no flow passes under any condition. `always`: every flow passes under every condition. */
+/**
+ * `never`: no flow passes under any condition. `always`: every flow passes under every condition. An answer
+ * that is not complete is `sometimes`, unless all sources were compared for the other answer.
+ */
 export type FlowAnswer = 'never' | 'always' | 'sometimes';
 
 /** Flows that one rule or default decides. */
