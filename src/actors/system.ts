@@ -31,12 +31,13 @@ import { ownAddresses } from '#dns/own-addresses.js';
 import type { IntegrationSnapshot } from '#kubernetes/operations/integration-status.js';
 import { integrationsOver } from '#kubernetes/operations/integrations.js';
 import { kubernetesOperations } from '#kubernetes/operations/operations.js';
-import { ANALYSIS_BUDGET_MS } from '#policies/analysis.js';
+import { ANALYSIS_BUDGET_MS, ANALYSIS_IDLE_MS } from '#policies/analysis.js';
 import { ACTIVE_BUDGET_MS, DRAFT_BUDGET_MS, explainLane, WAITING_PER_SUBJECT } from '#policies/explain.js';
 import { FairQueue, runOrRefuse } from '#policies/fair-queue.js';
 import { policyOperations } from '#policies/operations.js';
 import { pendingChangesOver } from '#policies/pending-changes.js';
 import { standingOf } from '#policies/standing.js';
+import { endingWhenIdle } from '#policies/thread/idle-thread.js';
 import { createPolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import { servicePlaneStateOver } from '#service-plane/operations.js';
@@ -80,7 +81,7 @@ export function createSystem(ports: SystemPorts): System {
   const writing = ports.writing ?? createThread();
   const explaining = createThread();
   const drafting = createThread();
-  const analysing = createThread();
+  const analysing = endingWhenIdle(createThread(), ANALYSIS_IDLE_MS);
   const explainPorts = {
     policies: store.policies,
     active: explainLane(explaining, ACTIVE_BUDGET_MS),

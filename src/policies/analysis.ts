@@ -31,6 +31,8 @@ export type AnalysisPorts = {
  * and to reach the limit of steps.
  */
 export const ANALYSIS_BUDGET_MS = 30_000;
+/** The thread for analyses ends after this many milliseconds without an analysis. */
+export const ANALYSIS_IDLE_MS = 60_000;
 
 /**
  * Answers a question about policies in the thread for analyses. `subject` is the subject of the client's API

@@ -149,6 +149,21 @@ describe('the comparison of two policies', () => {
     expect(flows).toBe(others.toString());
   });
 
+  test('the comparison of two policies says which sources are left if the limit of steps is reached', () => {
+    const after = modelOf(officeAfter((draft) => draft.source_groups.splice(0, 2)));
+    const whole = policyDiff(modelOf(OFFICE), after, { space: IPV4, limit: 50, steps: 1_000_000 });
+    const kinds = new Set<boolean>();
+    for (let steps = 40; steps < 400; steps += 40) {
+      const part = policyDiff(modelOf(OFFICE), after, { space: IPV4, limit: 50, steps });
+      kinds.add(part.complete);
+      expect(part.left === null).toBe(part.complete);
+      if (part.complete) expect(part).toEqual(whole);
+      else expect(part.summary).toMatch(/; the comparison is not complete$/);
+      expect(part.regions.every(({ effect }) => effect === 'closes')).toBe(true);
+    }
+    expect(kinds).toEqual(new Set([false, true]));
+  });
+
   test('the comparison of two policies states a selector, a hostname and a TLS block as conditions', () => {
     const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
     const tls = { sni: ['api.example.com'] };
