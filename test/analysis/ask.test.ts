@@ -124,7 +124,10 @@ test.each<[from: string, group: string | null]>([
 
 test('`ask` lists what denies most flows first, with all flows that it denies', () => {
   const { flows, obstacles, denied, passing } = ask(modelOf(OFFICE), { from: { group: 'office' }, proto: 'tcp' });
-  const sizes = [obstacles, denied, passing].map((list) => list.map((one) => BigInt(one.flows)));
+  const all = ask(modelOf(OFFICE), {});
+  const sizes = [obstacles, denied, passing, all.denied, all.passing].map((list) =>
+    list.map((one) => BigInt(one.flows)),
+  );
   for (const list of sizes) expect(list).toEqual(list.toSorted((one, other) => (one < other ? 1 : -1)));
   expect(obstacles.map(({ decider }) => decider.rule)).toEqual([null, 'no-smtp']);
   expect(sizes[0]?.reduce((sum, size) => sum + size, 0n).toString()).toBe(flows.denied);

@@ -256,4 +256,28 @@ describe('the comparison of two policies', () => {
       'no change was found; the comparison is not complete',
     ]);
   });
+
+  test.each([
+    ['api.example.com', 'other.org'],
+    ['*.git.example', '*.other.org'],
+  ])('the comparison of two policies states no lookup of a name that both %s and %s match', (denied, allowed) => {
+    const group = (id: string, mode: 'audit' | 'enforce', action: 'allow' | 'deny', dns_hostname: string) =>
+      modelOf(
+        officeAfter((draft) =>
+          draft.source_groups.unshift({
+            id,
+            mode,
+            sources: { cidrs: ['10.77.0.0/24'] },
+            rules: [{ id: 'name', action, match: { dns_hostname } }],
+          }),
+        ),
+      );
+    const policies = [group('audited', 'audit', 'deny', denied), group('open', 'enforce', 'allow', allowed)];
+    const answer = analyse(policies, { kind: 'diff', limit: 50 });
+    if (answer.kind !== 'diff') throw new Error('no diff');
+    expect(answer.diff.lookups.map(({ effect, names }) => [effect, names])).toEqual([
+      ['opens', allowed],
+      ['closes', denied],
+    ]);
+  });
 });

@@ -47,6 +47,7 @@ test.each<[text: string, keys: number[], flows: bigint]>([
   ['proto 47', key(47, 0, 0xffff), 1n],
   ['tcp/1,proto 50-51', [...key(tcp, 1), portMapKey(50, 0), portMapKey(52, 0)], 65_538n],
   ['any', [0, KEYS], 5n * 2n ** 32n + 65_536n + 250n],
+  ['proto 0,icmp,proto 2-5,tcp,proto 7-16,udp,proto 18-20', [0, portMapKey(21, 0)], 2n ** 33n + 65_554n],
   ['any except tcp/22', [0, key(tcp, 22)[0], key(tcp, 22)[1], KEYS], 5n * 2n ** 32n + 250n],
 ])('a set of services has the text %s, and its flows are counted', (text, keys, flows) => {
   expect(serviceText(serviceSet(keys))).toBe(text);
@@ -55,6 +56,7 @@ test.each<[text: string, keys: number[], flows: bigint]>([
 
 test('a set of source ports has texts unless it has every port, and its flows are counted', () => {
   expect(portTexts([0, PORTS])).toEqual([]);
+  expect(portTexts([0, 10])).toEqual(['0-9']);
   expect(portTexts([0, 10, 20, 21, 65_535, PORTS])).toEqual(['0-9', '20', '65535']);
   expect(flowsOf(key(tcp, 80, 81), [0, 10, 20, 21])).toBe(22n);
 });
