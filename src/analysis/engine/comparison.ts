@@ -8,7 +8,6 @@ import { Axis } from './axis.js';
 import { ALWAYS, Conditions, type ConditionsOptions } from './conditions.js';
 import { type Change, DecisionLists, type Entry, outcomeFor } from './decision-lists.js';
 import { DiagramLevel } from './diagram-level.js';
-import { joinedRegions } from './join-regions.js';
 import { LookupComparison } from './lookup-comparison.js';
 import { Pieces, union, type ValueSet } from './pieces.js';
 import { groupOf, isConditional, type Population, populationsOf, type SourceGroup } from './populations.js';
@@ -285,20 +284,23 @@ class Comparison {
     );
   }
 
+  /**
+   * Returns the region of each piece. A node has one piece for each piece below, so no two regions agree in
+   * all fields but one, and none can be joined.
+   */
   #regions(found: ReadonlyMap<number, readonly ValueSet[]>, sources: Axis, destinations: Axis): Region[] {
-    const rows = [...found].map(([piece, sets]) => {
+    return [...found].map(([piece, sets]) => {
       const [below, ofDestinations] = this.#pieces.parts(piece);
       const [lowest, keys] = this.#pieces.parts(below);
       const [changes, ports] = this.#pieces.parts(lowest);
-      return [changes, ports, keys, ofDestinations, this.#pieces.setNumber(union(sets))] as const;
+      return {
+        sources: this.#spans(union(sets), sources),
+        destinations: this.#spans(this.#pieces.set(ofDestinations), destinations),
+        keys: this.#pieces.set(keys),
+        sourcePorts: this.#pieces.set(ports),
+        changes: this.#lists.changesOf(changes),
+      };
     });
-    return joinedRegions(rows, this.#pieces).map(([changes, ports, keys, ofDestinations, ofSources]) => ({
-      sources: this.#spans(this.#pieces.set(ofSources), sources),
-      destinations: this.#spans(this.#pieces.set(ofDestinations), destinations),
-      keys: this.#pieces.set(keys),
-      sourcePorts: this.#pieces.set(ports),
-      changes: this.#lists.changesOf(changes),
-    }));
   }
 
   #spans(set: ValueSet, axis: Axis): Span[] {
