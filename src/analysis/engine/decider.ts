@@ -46,17 +46,13 @@ export class DeciderFinder {
       sourcePorts: [{ low: sourcePort, high: sourcePort }],
     };
     const window = new Window([shape], (rule) => shapeOf(rule, this.space), this.space);
-    let inspected: boolean | undefined;
+    let inspected = false;
     const first = (entries: readonly Entry[]): Entry | undefined => {
-      inspected ??= entries.some(
+      inspected ||= entries.some(
         ({ condition }) =>
           this.conditions.isTls(condition) && this.conditions.kernelAtoms(condition).every((atom) => holding.has(atom)),
-      )
-        ? true
-        : undefined;
-      const found = entries.find(({ condition }) => this.conditions.holds(condition, holding));
-      if (found !== undefined) inspected ??= false;
-      return found;
+      );
+      return entries.find(({ condition }) => this.conditions.holds(condition, holding));
     };
     for (const { group, spans } of this.#sources) {
       const isStatic = spans.some(({ start, end }) => start <= source && source < end);
@@ -66,15 +62,15 @@ export class DeciderFinder {
         const rule = group.rules[at];
         if (rule === undefined) continue;
         const found = first(entriesOfRule(rule, 0, selectors, this.conditions));
-        if (found !== undefined) return { group, rule, outcome: found.outcome, inspected: inspected ?? false };
+        if (found !== undefined) return { group, rule, outcome: found.outcome, inspected };
       }
       const { defaultAction, mode } = group;
       if (defaultAction === undefined) continue;
       const found = first(entriesOfDefault({ action: defaultAction, mode }, 0, selectors, this.conditions));
-      if (found !== undefined) return { group, rule: null, outcome: found.outcome, inspected: inspected ?? false };
+      if (found !== undefined) return { group, rule: null, outcome: found.outcome, inspected };
     }
     const { action, mode } = this.policy.default;
     const entry: Entry = { condition: ALWAYS, outcome: outcomeFor(action, mode), tag: 0 };
-    return { group: null, rule: null, outcome: entry.outcome, inspected: inspected ?? false };
+    return { group: null, rule: null, outcome: entry.outcome, inspected };
   }
 }
