@@ -1,5 +1,6 @@
 import { IPV4, type Span } from '#analysis/engine/address-space.js';
 import { type Compared, type CompareOptions, compare, type Region } from '#analysis/engine/comparison.js';
+import type { Atom } from '#analysis/engine/conditions.js';
 import { DeciderFinder } from '#analysis/engine/decider.js';
 import type { Change } from '#analysis/engine/decision-lists.js';
 import type { ValueSet } from '#analysis/engine/pieces.js';
@@ -118,6 +119,9 @@ function checkPacket(
     if (from !== to && !isStated) fail(`a change of the ${attribute} is missed`);
   }
   for (const change of changes) {
+    // Interception sees every certificate.
+    if (conditions.describe(change.condition).some((atom) => isHidden(atom) && atom.tls.mode === 'intercept'))
+      fail('a certificate is hidden from an interception');
     const exact = worldOf(conditions.describe(change.condition));
     if (exact === undefined) continue;
     found.changes++;
@@ -144,6 +148,8 @@ function checkPacket(
     }
   }
 }
+
+const isHidden = (atom: Atom): atom is Extract<Atom, { kind: 'tls' }> => atom.kind === 'tls' && atom.state === 'hidden';
 
 function stateOf(change: Change, entry: Change['from'], conditions: Compared['conditions']) {
   return change.attribute === 'verdict' ? entry.outcome : conditions.isTls(entry.condition);
