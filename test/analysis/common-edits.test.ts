@@ -217,6 +217,17 @@ describe('the comparison of two policies', () => {
     expect(diff.flows).toEqual({ opens: `${2n * ofPort}`, closes: `${ofPort}`, inspection: '0', audit: '0' });
   });
 
+  test('the comparison of two policies names a rule that moved as the cause', () => {
+    const any = { id: 'any', action: 'allow', match: {} } as const;
+    const policies = [
+      officeAfter((draft) => rulesOf(draft).push(any)),
+      officeAfter((draft) => rulesOf(draft).unshift(any)),
+    ];
+    const answer = analyse(policies.map(modelOf), { kind: 'diff', limit: 50 });
+    if (answer.kind !== 'diff') throw new Error('no diff');
+    expect(answer.diff.causes.map(({ change, rule }) => [change, rule])).toEqual([['moved', 'any']]);
+  });
+
   test('the comparison of two policies states the conditions under which a flow does not change', () => {
     const { regions } = diffTo(
       officeAfter((draft) =>
