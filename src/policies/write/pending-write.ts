@@ -34,8 +34,6 @@ export type PendingWritePorts = {
 export async function refusalWhilePending(ports: PendingWritePorts, { terms }: PolicyWrite): Promise<Refusal | null> {
   const { policies, chooseNodes } = ports;
   if (terms?.kind === 'rollout' && chooseNodes === null) return NO_CLUSTER;
-  const unrevertible = terms?.kind === 'confirm' && chooseNodes === null ? await refusalWithoutBase(ports) : null;
-  if (unrevertible !== null) return unrevertible;
   const pending = await firstValueFrom(policies.pending);
   if (pending === null) return null;
   const { generation, by } = pending;
@@ -71,7 +69,7 @@ async function refusalWithoutBase({
 
 /**
  * Makes a prepared write a pending change: adds its terms, such as the time for the confirmation. Refuses a
- * write that does not change the policy in force.
+ * write that does not change the policy in force, or that could not be reverted.
  */
 export async function withTerms(
   ports: PendingWritePorts,
@@ -84,6 +82,8 @@ export async function withTerms(
       'nothing_activated',
       'the write does not change the policy in force, so there would be nothing to revert',
     );
+  const unrevertible = terms.kind === 'confirm' && ports.chooseNodes === null ? await refusalWithoutBase(ports) : null;
+  if (unrevertible !== null) return unrevertible;
   const stored = await storedTerms(ports, terms);
   if (stored === null) return NO_CLUSTER;
   const { change, outcome } = prepared;
