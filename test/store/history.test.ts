@@ -48,7 +48,7 @@ describe('the history of a policy', () => {
     const policies = await open(kv);
     for (let revision = 1; revision <= 300; revision++) await write(policies, { revision }, '{}');
     await kv.put('history/a/000000000290', Buffer.from('{"id":"a"}'), { sync: true });
-    const { iterate } = kv;
+    const iterate = kv.iterate.bind(kv);
     kv.iterate = async function* damaged(range) {
       for await (const entry of iterate(range)) {
         if (entry[0] !== 'history/a/000000000288') yield entry;
