@@ -12,10 +12,9 @@ import type {
 import type { FlowDecider } from '#contracts/analysis/flow-region.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet, addressText } from './address-set.js';
-import { exampleOf, explainRequest } from './example-flow.js';
-import { flowCondition } from './flow-conditions.js';
+import { flowRegion } from './flow-region.js';
 import { type QuestionProblem, type ReadQuestion, readQuestion } from './question.js';
-import { flowsOf, portTexts, serviceSet, serviceText } from './service-set.js';
+import { flowsOf, serviceText } from './service-set.js';
 
 export type AskOptions = { readonly space: AddressSpace; readonly limit: number; readonly steps: number };
 
@@ -103,21 +102,10 @@ function deciderOf({ outcome, tag }: Entry, compared: Compared): FlowDecider {
 
 export function formatted(
   { region, change, flows, decider }: Part,
-  { conditions }: Compared,
+  compared: Compared,
   space: AddressSpace,
 ): DecidedRegion {
-  const atoms = conditions.describe(change.condition);
-  return {
-    sources: addressSet(region.sources, space),
-    destinations: addressSet(region.destinations, space),
-    services: serviceSet(region.keys),
-    source_ports: portTexts(region.sourcePorts),
-    conditions: atoms.map(flowCondition),
-    unless: change.unless.map((condition) => conditions.describe(condition).map(flowCondition)),
-    flows: flows.toString(),
-    decider,
-    example: explainRequest(exampleOf(region, space), atoms, space),
-  };
+  return { ...flowRegion(region, change, flows, compared, space), decider };
 }
 
 const total = (parts: readonly Part[]): string => parts.reduce((sum, { flows }) => sum + flows, 0n).toString();

@@ -15,10 +15,10 @@ import type {
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet } from './address-set.js';
 import { deciderName } from './decider-name.js';
-import { exampleOf, explainRequest } from './example-flow.js';
-import { flowCondition } from './flow-conditions.js';
+import { exampleOf } from './example-flow.js';
+import { flowRegion } from './flow-region.js';
 import { lookupChanges } from './lookup-changes.js';
-import { flowsOf, portTexts, serviceSet } from './service-set.js';
+import { flowsOf } from './service-set.js';
 import { summaryOf } from './summary.js';
 
 export type DiffOptions = {
@@ -66,7 +66,7 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     complete: isComplete,
     left: compared.left.length === 0 ? null : addressSet(compared.left, space),
     flows: flows as PolicyDiff['flows'],
-    notices: noticesOf(regions, after, space),
+    notices: noticesOf(regions, space),
     causes: causes.slice(0, CAUSES),
     causes_omitted: Math.max(0, causes.length - CAUSES),
     regions,
@@ -171,31 +171,24 @@ function causesOf(items: readonly Item[]): CauseCount[] {
 
 function regionOf(
   { region, change, effect, flows, cause }: Item,
-  { conditions }: Compared,
+  compared: Compared,
   [before, after]: [DeciderFinder, DeciderFinder],
   space: AddressSpace,
 ): DiffRegion {
+  const { conditions } = compared;
   const flow = exampleOf(region, space);
-  const atoms = conditions.describe(change.condition);
   const holding = conditions.closure(conditions.atomsOf(change.condition)) ?? new Set();
   return {
     effect,
-    sources: addressSet(region.sources, space),
-    destinations: addressSet(region.destinations, space),
-    services: serviceSet(region.keys),
-    source_ports: portTexts(region.sourcePorts),
-    conditions: atoms.map(flowCondition),
-    unless: change.unless.map((condition) => conditions.describe(condition).map(flowCondition)),
+    ...flowRegion(region, change, flows, compared, space),
     before: deciderName(before.decide(flow, holding)),
     after: deciderName(after.decide(flow, holding)),
     cause: cause === null ? null : causeName(cause),
-    flows: flows.toString(),
-    example: explainRequest(flow, atoms, space),
   };
 }
 
 /** Answers the questions that operators ask most often about a change. */
-function noticesOf(regions: readonly DiffRegion[], _after: Policy, space: AddressSpace): DiffNotice[] {
+function noticesOf(regions: readonly DiffRegion[], space: AddressSpace): DiffNotice[] {
   const every = (1n << BigInt(space.bits)).toString();
   const edited = new Set(regions.flatMap(({ cause }) => (cause === null ? [] : [cause.source_group])));
   const found = new Map<DiffNotice['code'], string>();

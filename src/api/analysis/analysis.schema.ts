@@ -104,7 +104,7 @@ export const AskAnswerSchema = z
             .describe('The rule that lets these flows pass. Null if the question names no destination.'),
         }),
       )
-      .describe('What denies the denied flows; the decider of most flows first.'),
+      .describe('The rules and defaults that deny flows; the one that denies most flows first.'),
   })
   .meta({
     id: 'PolicyAnswer',
