@@ -1,8 +1,8 @@
 import type { PolicyThread } from './policy-thread.js';
 
 /**
- * Returns a policy thread that ends when it had no task for `idleMs` milliseconds, so that its memory is free
- * again: after the analysis of a large policy it can be a gigabyte. The next task starts the thread again.
+ * Returns a policy thread that ends when it had no task for `idleMs` milliseconds. This frees the memory of
+ * the policies that the thread keeps. The next task starts the thread again.
  */
 export function endingWhenIdle(thread: PolicyThread, idleMs: number): PolicyThread {
   let tasks = 0;
