@@ -44,8 +44,11 @@ describe('each GET operation on shared state', () => {
     const { paths } = (await rig.plain.request('GET', '/openapi/service-v1.json')).body as {
       readonly paths: Readonly<Record<string, { readonly get?: unknown }>>;
     };
-    const { items } = (await rig.plain.request('GET', '/api/v1/policies')).body as { readonly items: { id: string }[] };
-    const values = { id: items[0]?.id ?? '', name: 'prod', group_id: 'lan' };
+    const { items } = (await rig.plain.request('GET', '/api/v1/policies')).body as {
+      readonly items: { id: string; revision: number }[];
+    };
+    const { id = '', revision = 0 } = items[0] ?? {};
+    const values = { id, revision: `${revision}`, name: 'prod', group_id: 'lan' };
     const shared = Object.entries(paths).filter(([path, { get }]) => get !== undefined && !OF_NODE.test(path));
     const asked: string[] = [];
     for (const [path] of shared) {
