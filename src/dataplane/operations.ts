@@ -99,10 +99,11 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
   const asked = page.items.find((flow) => isOf(flow, source, sourcePort));
   const flow = asked ?? page.items.find((found) => isOf(found, destination, destinationPort));
   if (flow === undefined) return null;
-  const { decider, verdict, current } = flow;
+  const { decider, verdict, current, suspended } = flow;
   return {
     isReply: asked === undefined,
-    isCurrent: current || flow.foreign,
+    isCurrent: !suspended && (current || flow.foreign),
+    isSuspended: suspended,
     verdict,
     group: decider === null || decider.kind === 'policy_default' ? null : decider.group,
     rule: decider?.kind === 'rule' ? decider.rule : null,

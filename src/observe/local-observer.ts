@@ -3,7 +3,7 @@ import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
-import type { EventBatch } from '#dataplane/events/batch.js';
+import { countsOfEvents, type EventBatch } from '#dataplane/events/batch.js';
 import { EventConsumer } from '#dataplane/events/event-consumer.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { DeniedConnections } from '#observe/denials/denied-connections.js';
@@ -20,8 +20,8 @@ import type { Wanted } from './observer-messages.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
 /**
- * The part of the finding store that the observer uses; see `findings/findings-folder.ts`. If `merge` rejects
- * with a `MergeError`, the caller must pass the deltas that were not stored to a later `merge`.
+ * The part of the finding store that the observer uses; see `findings/findings-folder.ts`. If `merge`
+ * rejects with a `MergeError`, the caller must pass the deltas that were not stored to a later `merge`.
  */
 export type FindingKeeper = { readonly count: number; merge(deltas: readonly FindingDelta[]): Promise<void> };
 
@@ -43,8 +43,8 @@ const MERGE_MS = 1_000;
 const MERGE_SHARE = 0.2;
 /**
  * After a start, the kernel still enforces the program of the previous process, and this process must read
- * the rule names of that program first. During the first `NAMELESS_MS` milliseconds of the observer, findings
- * from the datapath and the service plane wait for these names.
+ * the rule names of that program first. During the first `NAMELESS_MS` milliseconds of the observer,
+ * findings from the datapath and the service plane wait for these names.
  */
 const NAMELESS_MS = 5_000;
 
@@ -76,7 +76,7 @@ export class LocalObserver {
   #wanted: Wanted | undefined;
   #trouble: string | null = null;
   #lost = { kernel: 0, sourceShare: 0, servicePlane: 0, gaps: 0 };
-  readonly #events: Record<string, number> = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
+  readonly #events: Record<string, number> = countsOfEvents();
 
   constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
     this.#keeper = keeper;

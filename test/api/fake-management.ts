@@ -86,6 +86,8 @@ export const STATS: NodeStats = {
     dnsUnroutable: { packets: 7n, bytes: 700n },
     flowsOpened: 5n,
     flowsClosed: 3n,
+    flowsSuspended: 2n,
+    flowsResumed: 1n,
     refusing: ['flow_share'],
     routesCopied: true,
     grantsRefused: 2,

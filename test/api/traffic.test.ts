@@ -115,6 +115,7 @@ describe('GET /api/v1/flows', () => {
         { ...echo, decider: { kind: 'policy_default' } },
         { ...flow, foreign: true, decider: null, verdict: null, generation: null },
         { ...flow, decider: null, current: false },
+        { ...flow, verdict: 'deny', suspended: true },
         { ...flow, source: OWNED },
         { ...flow, destination: OWNED },
       ],
@@ -140,6 +141,7 @@ describe('GET /api/v1/flows', () => {
           },
           { ...shown, ...nobody, foreign: true, decided_by: 'nobody', verdict: null, generation: null },
           { ...shown, ...nobody, decided_by: 'policy_gone', current: false },
+          { ...shown, verdict: 'deny', suspended: true },
           { ...shown, src: '10.0.0.7', src_owner: OWNER },
           { ...shown, dst: '10.0.0.7', dst_owner: OWNER },
         ],
@@ -183,7 +185,7 @@ describe('GET /api/v1/flows', () => {
     const { ask, node } = await rig();
     const words = [
       'src=10.0.0.1&src=10.1.2.3/8&dst=192.0.2.0/24&port=53&src_port=1-2&dst_port=443&proto=TCP&proto=47',
-      'group=lan&rule=web&rule=dns&verdict=audit&state=tcp_reset&foreign&current=false&min_bytes=1000',
+      'group=lan&rule=web&rule=dns&verdict=audit&state=tcp_reset&foreign&current=false&suspended&min_bytes=1000',
     ];
     expect((await ask('GET', `/api/v1/flows?${words.join('&')}`)).statusCode).toBe(200);
     expect(node.reads.asked).toEqual([
@@ -204,6 +206,7 @@ describe('GET /api/v1/flows', () => {
           states: ['tcp_reset'],
           foreign: true,
           current: false,
+          suspended: true,
           minBytes: 1_000,
         },
         after: null,
@@ -217,7 +220,7 @@ describe('GET /api/v1/flows', () => {
     ['port=https', '?port: Must be a port, or a range such as 8000-8100.'],
     ['proto=any', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
     ['proto=256', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
-    ['verdict=deny', '?verdict: Must be one of allow, audit, redirect.'],
+    ['verdict=drop', '?verdict: Must be one of allow, deny, audit, redirect.'],
     ['min_bytes=many', '?min_bytes: Must be a whole number in decimal digits.'],
     ['cursor=abc', '?cursor: Must be the `next_cursor` of a response.'],
   ])('GET /api/v1/flows refuses the query %s with 400', async (query, detail) => {

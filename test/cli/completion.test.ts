@@ -67,7 +67,7 @@ describe('bash completion', () => {
     [['weir', 'flows', '--src', 'list', '--outp'], ['--output']],
     [
       ['weir', 'flows', '--s'],
-      ['--server', '--src', '--src-port', '--state'],
+      ['--server', '--src', '--src-port', '--state', '--suspended'],
     ],
     [
       ['weir', 'flows', '--proto', ''],
@@ -229,7 +229,7 @@ describe('completion of values from the node', () => {
   it('completion is offered for every flag and argument that takes a name or id from the node', async () => {
     const taken = (words: readonly string[]) => offers(['no-such-program', ...words]);
     expect(await taken(['findings', '--type', 'a'])).toEqual(['auth_denied', 'address_shared']);
-    expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'audit', 'redirect']);
+    expect(await taken(['flows', 'list', '--verdict', ''])).toEqual(['allow', 'deny', 'audit', 'redirect']);
     const flags = commands.flatMap(({ options }) => options);
     const kindsOf = (name: string) => [
       ...new Set(flags.flatMap(({ names, takes }) => (names.includes(name) ? [takes] : []))),

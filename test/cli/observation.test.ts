@@ -244,6 +244,8 @@ describe('weir status', () => {
       active_flows: 2,
       flows_opened: 5,
       flows_closed: 3,
+      flows_suspended: 2,
+      flows_resumed: 1,
       forwarding: { way: 'direct', reason: 'nothing stands in the way' },
       packets: { allow: 10, deny: 3, audit: 1 },
       drops: { policy_deny: 2, malformed: 1, non_ipv4: 1 },

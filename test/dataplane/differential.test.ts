@@ -32,6 +32,8 @@ test('the datapath gives random frames the same verdict, mark and flow as a Type
     'flows_closed',
     'flows_opened',
     'flows_rejudged',
+    'flows_resumed',
+    'flows_suspended',
     'foreign',
     'from_node',
     'half_opened',

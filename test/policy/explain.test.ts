@@ -301,7 +301,14 @@ describe('`explain`', () => {
   const lan = { policed: ['lan0', 'wan0'], by: { interface: 'lan0' } } as const;
   const strict = { reversePath: 'strict', arrival: lan } as const;
   const dmz = { ...strict, arrival: { ...lan, by: { interface: 'dmz0' } } } as const;
-  const flow = { isReply: false, isCurrent: true, verdict: 'allow', group: 'old', rule: 'r1' } as const;
+  const flow = {
+    isReply: false,
+    isCurrent: true,
+    isSuspended: false,
+    verdict: 'allow',
+    group: 'old',
+    rule: 'r1',
+  } as const;
   const lookup = { destinationPort: 53, protocol: 17 };
 
   test.each<
@@ -431,6 +438,16 @@ describe('`explain`', () => {
       'deny',
       [],
       /its next packet is classified again$/,
+    ],
+    [
+      'a packet in a suspended flow',
+      {},
+      undefined,
+      { flow: { ...flow, isCurrent: false, isSuspended: true, verdict: 'deny' } },
+      'deny',
+      'deny',
+      [],
+      /is suspended: a policy denied it after it was open, and it goes on when a policy allows it$/,
     ],
   ])(
     '`explain` takes interfaces, routes, DNS redirection and flows of the node into account: %s',

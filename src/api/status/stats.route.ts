@@ -37,8 +37,12 @@ const StatsSchema = z
       ),
       drops: z.record(z.string(), count).describe('Packets by drop reason.'),
       flows_opened: count,
-      flows_closed: count,
-      half_open_flows: count,
+      flows_closed: count.describe('Established flows that ended or were suspended.'),
+      flows_suspended: count.describe(
+        'Flows that a later policy denied. They pass nothing until a policy allows them.',
+      ),
+      flows_resumed: count.describe('Suspended flows that a later policy let go on.'),
+      half_open_flows: count.describe('Flows that no reply has confirmed, and suspended flows.'),
       refusing: z
         .array(z.enum(['flow_table_full', 'flow_share']))
         .describe(
@@ -168,6 +172,8 @@ function statsAnswer({
       ),
       flows_opened: Number(dataplane?.flowsOpened ?? 0),
       flows_closed: Number(dataplane?.flowsClosed ?? 0),
+      flows_suspended: Number(dataplane?.flowsSuspended ?? 0),
+      flows_resumed: Number(dataplane?.flowsResumed ?? 0),
       half_open_flows: dataplane?.halfOpenFlows ?? 0,
       refusing: [...(dataplane?.refusing ?? [])],
       grants_refused: dataplane?.grantsRefused ?? 0,

@@ -130,6 +130,7 @@ function shown(flow: LiveFlow, node: string, ownerOf: (address: number) => Owner
     source_group: decider === null || decider.kind === 'policy_default' ? null : decider.group,
     rule: decider?.kind === 'rule' ? decider.rule : null,
     foreign: flow.foreign,
+    suspended: flow.suspended,
     generation: flow.generation,
     current: flow.current,
     packets: { forward: Number(packets[0]), reply: Number(packets[1]) },

@@ -14,7 +14,7 @@ import {
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { OwnerSchema } from './owner.schema.js';
 
-export const FLOW_VERDICTS = ['allow', 'audit', 'redirect'] as const;
+export const FLOW_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 export const FLOW_STATES = [
   'tcp_syn_sent',
   'tcp_syn_received',
@@ -49,7 +49,7 @@ const FlowSchema = z
     dst_port: port.nullable(),
     icmp_id: port.nullable(),
     state: z.enum(FLOW_STATES),
-    verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null for a foreign flow.'),
+    verdict: z.enum(FLOW_VERDICTS).nullable().describe('Null for a foreign flow. A flow with `deny` is suspended.'),
     decided_by: z
       .enum(['rule', 'group_default', 'policy_default', 'nobody', 'policy_gone'])
       .describe(
@@ -61,6 +61,11 @@ const FlowSchema = z
       .boolean()
       .describe(
         'The first packet arrived on an interface that is not policed. Only replies of this flow may enter through policed interfaces.',
+      ),
+    suspended: z
+      .boolean()
+      .describe(
+        'A policy denied the flow after it was open. The flow passes nothing, and goes on when a policy allows it before it expires.',
       ),
     generation: count
       .nullable()
@@ -118,6 +123,7 @@ const filterParameters = {
   state: wordsOf(FLOW_STATES),
   foreign: flag.optional(),
   current: flag.optional(),
+  suspended: flag.optional(),
   min_bytes: wholeNumber(0).optional(),
 };
 type FilterQuery = Omit<z.infer<typeof flowsQuery>, 'limit' | 'cursor' | 'scope'>;
@@ -151,6 +157,7 @@ export function filterOf(query: FilterQuery): FlowFilter {
     states: query.state ?? [],
     foreign: query.foreign,
     current: query.current,
+    suspended: query.suspended,
     minBytes: query.min_bytes ?? 0,
   };
 }

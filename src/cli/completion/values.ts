@@ -11,9 +11,9 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
     ...['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny', 'auth_denied'],
     ...['config_change', 'gap', 'cluster_contradiction', 'address_shared', 'value_unreadable'],
   ],
-  'message-type': ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'],
+  'message-type': ['flow', 'flow_end', 'flow_suspend', 'flow_resume', 'verdict', 'dns', 'tls', 'http'],
   verdict: ['allow', 'deny', 'audit', 'redirect'],
-  'flow-verdict': ['allow', 'audit', 'redirect'],
+  'flow-verdict': ['allow', 'deny', 'audit', 'redirect'],
   'flow-state': [
     ...['tcp_syn_sent', 'tcp_syn_received', 'tcp_established', 'tcp_half_closed', 'tcp_closing', 'tcp_reset'],
     ...['udp_opened', 'udp_replied', 'icmp_opened', 'icmp_replied', 'other_opened', 'other_replied'],
@@ -47,8 +47,8 @@ const policySchema = z.object({
 });
 
 /**
- * Requests from the node the values of a kind that begin with `prefix`. For rules, `groups` limits the result
- * to rules of these source groups; an empty list sets no limit.
+ * Requests from the node the values of a kind that begin with `prefix`. For rules, `groups` limits the
+ * result to rules of these source groups; an empty list sets no limit.
  */
 export async function valuesOf(
   kind: NodeValue,

@@ -24,6 +24,7 @@ const flowSchema = z.object({
   dst_port: z.number().nullable(),
   icmp_id: z.number().nullable(),
   state: z.string(),
+  suspended: z.boolean().default(false),
   verdict: z.string().nullable(),
   decided_by: z.string(),
   source_group: z.string().nullable(),
@@ -61,6 +62,7 @@ type FilterOptions = {
   readonly rule?: string[];
   readonly verdict?: string[];
   readonly state?: string[];
+  readonly suspended?: boolean;
   readonly minBytes?: number;
 };
 
@@ -120,8 +122,9 @@ function filtered(command: Command): Command {
     .option('--proto <protocol...>', 'of these protocols, by name or number')
     .option('--group <group...>', 'evaluated in these source groups')
     .option('--rule <rule...>', 'decided by these rules')
-    .option('--verdict <flow-verdict...>', 'allow, audit or redirect')
+    .option('--verdict <flow-verdict...>', 'allow, deny (of suspended flows), audit or redirect')
     .option('--state <flow-state...>', 'in these states, such as tcp_established')
+    .option('--suspended', 'that a later policy denied, and that are kept until a policy allows them')
     .option(
       '--min-bytes <count>',
       'with at least this many bytes in both directions together',
@@ -130,9 +133,9 @@ function filtered(command: Command): Command {
 }
 
 function parametersOf(options: FilterOptions): Record<string, Parameter> {
-  const { src, dst, port, srcPort, dstPort, proto, group, rule, verdict, state, minBytes } = options;
+  const { src, dst, port, srcPort, dstPort, proto, group, rule, verdict, state, suspended, minBytes } = options;
   const sides = { src, dst, port, src_port: srcPort, dst_port: dstPort, proto };
-  return { ...sides, group, rule, verdict, state, min_bytes: minBytes };
+  return { ...sides, group, rule, verdict, state, suspended, min_bytes: minBytes };
 }
 
 /** Returns the addresses and ports after SNAT or before DNAT as text, such as `snat 192.0.2.1:40000`. */
@@ -167,7 +170,7 @@ function tableOf(flows: readonly Flow[], style: Style, showsNodes: boolean): str
     protocolName(flow.proto),
     ownedEndpoint(flow.src_owner, endpoint(flow.src, flow.src_port ?? flow.icmp_id)),
     ownedEndpoint(flow.dst_owner, endpoint(flow.dst, flow.dst_port)),
-    flow.state,
+    flow.suspended ? `${flow.state} (suspended)` : flow.state,
     style.verdict(flow.verdict ?? '-'),
     deciderOf(flow),
     `${flow.packets.forward}/${flow.packets.reply}`,

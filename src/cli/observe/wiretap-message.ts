@@ -56,7 +56,7 @@ export function wiretapLine(message: WiretapMessage, style: Style): string {
   const cells = [
     style.dim((message.time ?? '').slice('2026-01-31T'.length, -1).padEnd('12:00:00.000'.length)),
     ...(ofNode === null ? [] : [ofNode]),
-    message.type.padEnd('flow_end'.length),
+    message.type.padEnd('flow_suspend'.length),
     style.verdict(verdict, verdict.padEnd('redirect'.length)),
     ...(message.type === 'dns' ? dnsCells(message) : packetCells(message)),
   ];

@@ -100,6 +100,8 @@ export const COUNTER_INDEX = {
   events_lost: 17,
   events_suppressed: 18,
   dns_unroutable: 19,
+  flows_suspended: 20,
+  flows_resumed: 21,
   drops: 32,
 } as const;
 export const COUNTERS = 96;

@@ -34,9 +34,10 @@ export type Datapath = {
    */
   attach(): Promise<readonly Attachment[]>;
   /**
-   * Replaces the names of the policed interfaces. Attaches to added interfaces behind the guard, and detaches
-   * from removed ones. Returns what `attach` returns; null if the datapath is not open, and then the next
-   * `attach` uses the names. Rejects if an interface cannot be policed; the former names are then in force.
+   * Replaces the names of the policed interfaces. Attaches to added interfaces behind the guard, and
+   * detaches from removed ones. Returns what `attach` returns; null if the datapath is not open, and then
+   * the next `attach` uses the names. Rejects if an interface cannot be policed; the former names are then
+   * in force.
    */
   police(interfaces: readonly string[], renamed: RenamedPolicing): Promise<readonly Attachment[] | null>;
   /**
@@ -58,8 +59,8 @@ export type Datapath = {
    */
   prove(sample: ProofSample): Promise<Proof>;
   /**
-   * Puts the compiled policy that `stage` wrote in force by one store to the map `active`. Resolves after the
-   * store; the RCU grace period continues in the background. If the policy is unconfirmed, the policy in
+   * Puts the compiled policy that `stage` wrote in force by one store to the map `active`. Resolves after
+   * the store; the RCU grace period continues in the background. If the policy is unconfirmed, the policy in
    * force becomes its base, or an earlier base stays: the kernel reverts to it at the deadline.
    */
   flip(standing?: Standing): Promise<Flipped>;
@@ -80,9 +81,9 @@ export type Datapath = {
   revoke(grants: readonly Pick<Grant, 'pattern' | 'addresses'>[]): Promise<void>;
   /**
    * Changes which Kubernetes objects own addresses (D38a). The change needs no compilation of the policy. If
-   * the set of selectors of an address is not in the compiled policy, the address is deny-only until a policy
-   * with this set is in force: groups with selectors apply only their deny rules to it. When the promise
-   * resolves, the next packet of each flow of a changed address classifies that flow again.
+   * the set of selectors of an address is not in the compiled policy, the address is deny-only until a
+   * policy with this set is in force: groups with selectors apply only their deny rules to it. When the
+   * promise resolves, the next packet of each flow of a changed address classifies that flow again.
    */
   changeMembers(change: MembershipChange): Promise<MembersChanged>;
   /**
@@ -100,8 +101,8 @@ export type Datapath = {
   /** Returns the BPF maps and program for splicing offload. They are valid while the datapath is open. */
   spliceOffload(): Promise<SpliceOffload>;
   /**
-   * Returns the unexpired grants. After a restart, omits the grants of a pattern until a compiled policy with
-   * the pattern is staged, because the kernel does not store the text of patterns.
+   * Returns the unexpired grants. After a restart, omits the grants of a pattern until a compiled policy
+   * with the pattern is staged, because the kernel does not store the text of patterns.
    */
   learned(): Promise<readonly Learned[]>;
   /**
@@ -113,13 +114,13 @@ export type Datapath = {
   destinationTranslation(packet: Packet): Promise<DestinationTranslation | null>;
   stats(): Promise<DatapathStats>;
   /**
-   * Returns how many packets each rule and default of the policy in force has decided (hits), in the order of
-   * evaluation. Returns null until this process has put a policy in force.
+   * Returns how many packets each rule and default of the policy in force has decided (hits), in the order
+   * of evaluation. Returns null until this process has put a policy in force.
    */
   hits(query: HitQuery): Promise<HitReport | null>;
   /**
-   * Returns the traffic of each source group. Returns null if `DatapathOptions.countedGroups` is 0, and until
-   * this process has put a policy in force.
+   * Returns the traffic of each source group. Returns null if `DatapathOptions.countedGroups` is 0, and
+   * until this process has put a policy in force.
    */
   groupTraffic(): Promise<GroupTraffic | null>;
   /**
@@ -175,8 +176,8 @@ export const NO_EVENTS: EventsWanted = { packets: false, flows: false };
  */
 export type Missing = { readonly what: string; readonly sentence: string };
 /**
- * Whether a machine can enforce a configuration: the missing features, and the review of the interfaces. If a
- * feature is missing, the review is empty.
+ * Whether a machine can enforce a configuration: the missing features, and the review of the interfaces. If
+ * a feature is missing, the review is empty.
  */
 export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 
@@ -197,8 +198,8 @@ export type Adoption = {
 export type Enforced = { readonly generation: number; readonly sinceMs: number | null };
 /**
  * The result of `Datapath.flip`. `sinceMs`: Unix time in milliseconds since when the kernel enforces the
- * generation. It is earlier than the flip if the generation was already in force. `uncompiled`: the number of
- * addresses that are deny-only (groups with selectors apply only deny rules to them) until the policy is
+ * generation. It is earlier than the flip if the generation was already in force. `uncompiled`: the number
+ * of addresses that are deny-only (groups with selectors apply only deny rules to them) until the policy is
  * compiled again, because the members changed after the compilation.
  */
 export type Flipped = { readonly epoch: number; readonly sinceMs: number; readonly uncompiled: number };
@@ -265,7 +266,9 @@ export type DatapathChange =
    * flows. After this change, `attach` need not be called again.
    */
   | { readonly type: 'refusals_changed'; readonly refusing: readonly FlowRefusal[] }
-  /** The forwarding mode changed. This change only informs the operator; no part of the node reacts to it. */
+  /**
+   * The forwarding mode changed. This change only informs the operator; no part of the node reacts to it.
+   */
   | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };
 
@@ -283,7 +286,10 @@ export type Counter = { readonly packets: bigint; readonly bytes: bigint };
 export type DatapathStats = {
   readonly generation: number;
   readonly activeFlows: number;
-  /** Number of half-open flows, which no reply has confirmed. `activeFlows` does not include them. */
+  /**
+   * Number of half-open flows, which no reply has confirmed, and of suspended flows. `activeFlows` includes
+   * neither.
+   */
   readonly halfOpenFlows: number;
   /**
    * The last sweep (the periodic walk over the flow table, which ends expired flows). The sweep runs in
@@ -310,7 +316,14 @@ export type DatapathStats = {
    */
   readonly dnsUnroutable: Counter;
   readonly flowsOpened: bigint;
+  /** Number of established flows that ended or were suspended. */
   readonly flowsClosed: bigint;
+  /**
+   * Number of flows that a later policy refused. They are kept, and pass nothing until a policy allows them.
+   */
+  readonly flowsSuspended: bigint;
+  /** Number of suspended flows that a later policy let go on. */
+  readonly flowsResumed: bigint;
   /** The reasons why the flow table refused new flows in the last seconds; empty if it refused none. */
   readonly refusing: readonly FlowRefusal[];
   readonly forwarding: ForwardingNow;
@@ -356,7 +369,9 @@ export type Hit = {
   readonly bytes: bigint;
   /** The time of the last hit; null if the rule or default was never hit. */
   readonly lastMs: number | null;
-  /** If the rule or default was never hit, the time when the node began to count its hits; otherwise null. */
+  /**
+   * If the rule or default was never hit, the time when the node began to count its hits; otherwise null.
+   */
   readonly unusedSinceMs: number | null;
 };
 
@@ -393,10 +408,12 @@ export type FlowFilter = {
   readonly states: readonly FlowState[];
   readonly foreign: boolean | undefined;
   readonly current: boolean | undefined;
+  readonly suspended: boolean | undefined;
   /** The minimum number of bytes of a flow, both directions added. */
   readonly minBytes: number;
 };
-export type FlowVerdict = 'allow' | 'audit' | 'redirect';
+/** A flow with the verdict `deny` is suspended. */
+export type FlowVerdict = Verdict;
 export type FlowQuery = {
   readonly filter: FlowFilter;
   /**
@@ -437,7 +454,14 @@ export type LiveFlow = {
    */
   readonly decider: Decider | null;
   readonly foreign: boolean;
-  /** The generation of the policy that decided the flow; null if an earlier process activated that policy. */
+  /**
+   * Whether a later policy refuses the flow. The datapath keeps such a flow: it passes nothing, and each
+   * packet is classified again.
+   */
+  readonly suspended: boolean;
+  /**
+   * The generation of the policy that decided the flow; null if an earlier process activated that policy.
+   */
   readonly generation: number | null;
   /** Whether the policy that decided the flow is still in force. */
   readonly current: boolean;

@@ -1,4 +1,5 @@
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
+import type { Verdict } from './policy-model.js';
 
 /**
  * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can inspect only
@@ -28,9 +29,13 @@ export type ExplainNode = {
   readonly reversePath: 'strict' | 'loose' | 'off';
   /** The interface on which packets from the source arrive; null if it could not be determined. */
   readonly arrival: Arrival | null;
-  /** The live flow to which the packet belongs; null if there is none, or if the flows cannot be read now. */
+  /**
+   * The live flow to which the packet belongs; null if there is none, or if the flows cannot be read now.
+   */
   readonly flow: OpenFlow | null;
-  /** The translation of the destination; null if the node translates no addresses, or no datapath is open. */
+  /**
+   * The translation of the destination; null if the node translates no addresses, or no datapath is open.
+   */
   readonly translation: DestinationTranslation | null;
 };
 
@@ -56,12 +61,14 @@ export type OpenFlow = {
   /** Whether the endpoint that did not open the flow sent the packet. */
   readonly isReply: boolean;
   /**
-   * Whether the policy in force decided the flow. If an earlier policy did, the datapath classifies the next
-   * packet of the flow again.
+   * Whether packets of the flow pass by the decision of the flow, which the policy in force has made.
+   * Otherwise the datapath classifies the next packet of the flow again.
    */
   readonly isCurrent: boolean;
+  /** Whether a later policy refuses the flow. The datapath keeps the flow, and passes nothing. */
+  readonly isSuspended: boolean;
   /** The verdict for the flow; null if no policy decided the flow. */
-  readonly verdict: 'allow' | 'audit' | 'redirect' | null;
+  readonly verdict: Verdict | null;
   /**
    * The id of the group that decided the flow. Null if a default of the policy decided it, or if the node no
    * longer has the rule names of the policy.

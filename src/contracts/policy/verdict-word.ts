@@ -43,6 +43,15 @@ export function verdictOf(word: number): Verdict | undefined {
   return VERDICTS[word & VERDICT_BITS];
 }
 
+/**
+ * Returns whether an open flow with this verdict word is suspended, as `refusal_of` of
+ * `bpf/classify/drop_reason.h`.
+ */
+export function isRefused(word: number): boolean {
+  const verdict = verdictOf(word);
+  return verdict === undefined || verdict === 'deny' || (verdict === 'redirect' && !isAudited(word));
+}
+
 export function isAudited(word: number): boolean {
   return (word & AUDITED) !== 0;
 }

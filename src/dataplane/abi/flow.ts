@@ -1,4 +1,5 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath/datapath-numbers.js';
+import { isRefused } from '#contracts/policy/verdict-word.js';
 import { epochOf } from './active-word.js';
 
 /**
@@ -26,10 +27,10 @@ export const FLOW_OFFSETS = {
   hit_check: 124,
 } as const;
 /**
- * Bit in the upper half of the field `judgement` of a flow. If it is set, the next packet classifies the flow
- * again. The rest of `judgement` (the active word and the verdict word of the last classification) stays, so
- * that the counters of the flow still count for the rule that decided it. The bit is never set in the active
- * word of the map `active`.
+ * Bit in the upper half of the field `judgement` of a flow. If it is set, the next packet classifies the
+ * flow again. The rest of `judgement` (the active word and the verdict word of the last classification)
+ * stays, so that the counters of the flow still count for the rule that decided it. The bit is never set in
+ * the active word of the map `active`.
  */
 export const RECLASSIFY = 0x8000_0000;
 export const FLOW_BYTES = 128;
@@ -74,7 +75,10 @@ export type Flow = {
    * Weir's own sockets. Policed interfaces let in only replies of such a flow.
    */
   readonly foreign: boolean;
+  /** True also for a suspended flow. */
   readonly halfOpen: boolean;
+  /** Whether a later policy refuses the flow (`is_suspended` of `bpf/classify/drop_reason.h`). */
+  readonly suspended: boolean;
   readonly epoch: number;
   readonly word: number;
   /**
@@ -94,7 +98,9 @@ export type Flow = {
   readonly ifindex: readonly [number, number];
 };
 
-/** The ICMP type of each query class. The index is the class in the key field `kind`; class 0 is no query. */
+/**
+ * The ICMP type of each query class. The index is the class in the key field `kind`; class 0 is no query.
+ */
 const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),
@@ -137,6 +143,7 @@ export function readFlow(view: DataView, at = 0): Flow {
     state: STATES.get(view.getUint8(at + FLOW_OFFSETS.state)) ?? 'other_opened',
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
+    suspended: (flags & FOREIGN) === 0 && isRefused(u32(FLOW_OFFSETS.judgement)),
     word: u32(FLOW_OFFSETS.judgement),
     epoch: epochOf(u32(FLOW_OFFSETS.judgement + 4)),
     hit: u32(FLOW_OFFSETS.hit),

@@ -67,7 +67,7 @@ enum counter_index {
 	COUNT_FOREIGN = 6,
 	COUNT_FROM_NODE = 7,
 	COUNT_FLOWS_OPENED = 8,  /* flows that became established */
-	COUNT_FLOWS_CLOSED = 9,  /* established flows that ended */
+	COUNT_FLOWS_CLOSED = 9,  /* established flows that ended or were suspended */
 	COUNT_FLOWS_REJUDGED = 10,
 	COUNT_HALF_OPENED = 11,  /* flows that a packet opened; each flow is half open at first */
 	COUNT_ICMP_RELATED = 12, /* ICMP errors that quote a packet of a flow; each error is also counted as allow, audit or foreign (no rule) */
@@ -78,6 +78,8 @@ enum counter_index {
 	COUNT_EVENTS_LOST = 17,       /* events that were lost because the ring buffer was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* events that the datapath did not send, because the source had used up its budget (report/events.h) */
 	COUNT_DNS_UNROUTABLE = 19,    /* DNS queries that are not diverted, because their destination has neither a route nor a socket of the node */
+	COUNT_FLOWS_SUSPENDED = 20,   /* flows that a later policy suspended (found_flow.h) */
+	COUNT_FLOWS_RESUMED = 21,     /* suspended flows that a later policy let go on */
 	COUNT_DROPS = 32,             /* the index of a drop counter is COUNT_DROPS + drop reason */
 	COUNTERS = 96,
 };
@@ -220,7 +222,7 @@ struct flow_key {
 
 /* Bit of `judgement` in a flow. If it is set, the next packet classifies the flow again. The rest of
  * `judgement` stays, so that the counters of the flow still count for the rule that decided it. No active
- * word has this bit.
+ * word has this bit. User space sets the bit after a change of members, and a suspended flow always has it.
  */
 #define RECLASSIFY (1ULL << 63)
 
@@ -258,8 +260,8 @@ struct flow_key {
 struct flow {
 	struct flow_key key;
 	/* Active word << 32 | verdict word of the last classification; 0 if no rule decided the flow. One store
-	 * writes both halves, so that a reader never combines an old half with a new half. User space sets the
-	 * highest bit (RECLASSIFY), so that the next packet classifies the flow again.
+	 * writes both halves, so that a reader never combines an old half with a new half. The highest bit is
+	 * RECLASSIFY. A flow whose verdict word refuses packets is suspended (found_flow.h).
 	 */
 	__u64 judgement;
 	__u32 last_seen;    /* time of the last packet, in ticks */
@@ -383,6 +385,8 @@ enum event_type {
 	EVENT_DENIED = 3,  /* a packet that the policy denied */
 	EVENT_DROPPED = 4, /* a packet that the datapath dropped for another reason than the policy */
 	EVENT_PASSED = 5,  /* a packet that passed as allowed or audited, and opened no flow */
+	EVENT_FLOW_SUSPENDED = 6,
+	EVENT_FLOW_RESUMED = 7,
 };
 
 /* The largest epoch (activation number). Above its bits, an active word has THIRD_SLOT, and the judgement of

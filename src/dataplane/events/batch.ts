@@ -11,6 +11,7 @@ import {
   type EventType,
   type Ipv6Ends,
   ipv6Ends,
+  isFlowEvent,
 } from './event.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
 
@@ -22,8 +23,8 @@ export type PackedEvents = {
   readonly records: ArrayBuffer;
   readonly count: number;
   /**
-   * Number of events that the datapath lost because the ring buffer was full, between the end of the previous
-   * batch and the last record of this batch.
+   * Number of events that the datapath lost because the ring buffer was full, between the end of the
+   * previous batch and the last record of this batch.
    */
   readonly lost: number;
   /**
@@ -68,7 +69,8 @@ export class EventBatch {
   }
 
   /**
-   * Converts a time in nanoseconds on the monotonic clock to the wall-clock time, in milliseconds since 1970.
+   * Converts a time in nanoseconds on the monotonic clock to the wall-clock time, in milliseconds since
+   * 1970.
    */
   unixMs(timeNs: number): number {
     return this.#packed.unixMs - (this.#packed.monotonicNs - timeNs) / 1e6;
@@ -102,7 +104,7 @@ export class EventBatch {
   observation(index: number): Observation {
     const type = this.type(index);
     const at = this.#at(index);
-    return type === 'flow_opened' || type === 'flow_ended' ? this.#flow(at, type) : this.#packet(at, type);
+    return isFlowEvent(type) ? this.#flow(at, type) : this.#packet(at, type);
   }
 
   /**
@@ -120,7 +122,7 @@ export class EventBatch {
   }
 
   tally(): Record<EventType, number> {
-    const counts = { flow_opened: 0, flow_ended: 0, denied: 0, dropped: 0, passed: 0 };
+    const counts = countsOfEvents();
     for (let index = 0; index < this.count; index++) counts[this.type(index)]++;
     return counts;
   }
@@ -229,4 +231,9 @@ function nameOf<N>(names: readonly (N | undefined)[], number: number, what: stri
   if (name === undefined)
     throw new Error(`decode an event: this build does not know the ${what} ${number} that the datapath sent`);
   return name;
+}
+
+/** Returns a count of 0 for each type of event. */
+export function countsOfEvents(): Record<EventType, number> {
+  return Object.fromEntries(Object.keys(EVENT_TYPE).map((type) => [type, 0])) as Record<EventType, number>;
 }

@@ -31,8 +31,22 @@ export const EVENT_OFFSETS = {
 } as const;
 export const EVENT_BYTES = 96;
 
-export const EVENT_TYPE = { flow_opened: 1, flow_ended: 2, denied: 3, dropped: 4, passed: 5 } as const;
+export const EVENT_TYPE = {
+  flow_opened: 1,
+  flow_ended: 2,
+  denied: 3,
+  dropped: 4,
+  passed: 5,
+  flow_suspended: 6,
+  flow_resumed: 7,
+} as const;
 export type EventType = keyof typeof EVENT_TYPE;
+/** The types of events about a flow; the others are about a single packet. */
+export const FLOW_EVENT_TYPES = ['flow_opened', 'flow_ended', 'flow_suspended', 'flow_resumed'] as const;
+export type FlowEventType = (typeof FLOW_EVENT_TYPES)[number];
+const OF_FLOWS = new Set<string>(FLOW_EVENT_TYPES);
+
+export const isFlowEvent = (type: EventType): type is FlowEventType => OF_FLOWS.has(type);
 
 export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4, ipv6: 8, cut: 16, translated: 32 } as const;
 

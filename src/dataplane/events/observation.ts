@@ -1,12 +1,13 @@
 import type { DROP_REASON, FlowState } from '#contracts/datapath/datapath-numbers.js';
 import type { End } from '#contracts/datapath/translation.js';
 import type { Verdict } from '#contracts/policy/policy-model.js';
-import type { Ipv6Ends } from './event.js';
+import type { FlowEventType, Ipv6Ends } from './event.js';
 
 /**
  * The fields that decoded events of packets and of flows have in common. Addresses are unsigned 32-bit
- * numbers in host byte order. The addresses and ports of a flow are those of the packet that opened the flow.
- * `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided the packet or flow.
+ * numbers in host byte order. The addresses and ports of a flow are those of the packet that opened the
+ * flow. `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided the packet
+ * or flow.
  */
 type Common = {
   /** Time of the event in nanoseconds on the monotonic clock; `EventBatch.unixMs` converts it to a date. */
@@ -26,8 +27,8 @@ type Common = {
   readonly hit: number;
   readonly hitCheck: number;
   /**
-   * Number of events that the rate limit of one CPU suppressed for sources with the same hash as this source,
-   * since that CPU last sent an event of such a source.
+   * Number of events that the rate limit of one CPU suppressed for sources with the same hash as this
+   * source, since that CPU last sent an event of such a source.
    */
   readonly suppressed: number;
   /**
@@ -60,17 +61,17 @@ export type PacketObservation = Common & {
  * the flow.
  */
 export type FlowObservation = Common & {
-  readonly type: 'flow_opened' | 'flow_ended';
+  readonly type: FlowEventType;
   readonly state: FlowState;
   /**
-   * Why a flow ended: the drop reason if the policy refused a packet of the flow, `cut` if an operator cut
-   * the flow, else null. With a drop reason, `word` and `hit` belong to the rule that refuses the flow, not
-   * to the rule that opened the flow.
+   * Why a flow ended or was suspended: the drop reason if the policy refuses the flow, `cut` if an operator
+   * cut the flow, else null. With a drop reason, `word` and `hit` belong to the rule that refuses the flow,
+   * not to the rule that opened the flow.
    */
   readonly endReason: keyof typeof DROP_REASON | 'cut' | null;
   /**
-   * True if the datapath applied no rule to the flow. The flow came from an interface that is not policed, or
-   * from one of Weir's own sockets.
+   * True if the datapath applied no rule to the flow. The flow came from an interface that is not policed,
+   * or from one of Weir's own sockets.
    */
   readonly foreign: boolean;
   readonly openedNs: number;

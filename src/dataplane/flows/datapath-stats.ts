@@ -38,6 +38,8 @@ export function datapathStats(
     dnsUnroutable: counter(COUNTER_INDEX.dns_unroutable),
     flowsOpened,
     flowsClosed,
+    flowsSuspended: counter(COUNTER_INDEX.flows_suspended).packets,
+    flowsResumed: counter(COUNTER_INDEX.flows_resumed).packets,
     refusing,
     forwarding,
     routesCopied: routes.isInForce,

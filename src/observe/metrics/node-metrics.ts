@@ -16,11 +16,19 @@ export function nodeMetrics({ gauge, counter }: Families) {
     '1 while passed packets are forwarded directly to an interface, 0 while the network stack forwards them.',
   );
   const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
-  const halfOpen = gauge('weir_dataplane_half_open_flows', 'Flows whose first packet has no reply yet.');
+  const halfOpen = gauge(
+    'weir_dataplane_half_open_flows',
+    'Flows whose first packet has no reply yet, and suspended flows.',
+  );
   const sweep = gauge('weir_dataplane_sweep_duration_seconds', 'Duration of the last sweep of the flow tables.');
   const sweepAge = gauge('weir_dataplane_sweep_age_seconds', 'Time since the last sweep of the flow tables.');
   const opened = counter('weir_dataplane_flows_opened_total', 'Flows opened.');
-  const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed.');
+  const closed = counter('weir_dataplane_flows_closed_total', 'Flows closed or suspended.');
+  const suspended = counter(
+    'weir_dataplane_flows_suspended_total',
+    'Open flows that a later policy denied and suspended.',
+  );
+  const resumed = counter('weir_dataplane_flows_resumed_total', 'Suspended flows that a later policy let go on.');
   const refused = counter(
     'weir_dataplane_grants_refused_total',
     'Addresses that were not learned because the grant table was full. They stay denied.',
@@ -67,6 +75,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
     sweepAge,
     opened,
     closed,
+    suspended,
+    resumed,
     refused,
     packets,
     bytes,
@@ -103,6 +113,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
       sweepAge.set(dataplane.sweep.agoMs / 1_000);
       opened.inc(Number(dataplane.flowsOpened));
       closed.inc(Number(dataplane.flowsClosed));
+      suspended.inc(Number(dataplane.flowsSuspended));
+      resumed.inc(Number(dataplane.flowsResumed));
       refused.inc(dataplane.grantsRefused);
       for (const [verdict, counted] of Object.entries(dataplane.verdicts)) {
         packets.inc({ verdict }, Number(counted.packets));

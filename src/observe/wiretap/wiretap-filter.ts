@@ -10,12 +10,13 @@ import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-re
 import { AT, recordType, startOf, verdictName } from '#observe/wiretap/messages/event-record.js';
 import type { Seen } from './seen-batch.js';
 
-export const WIRETAP_TYPES = ['flow', 'flow_end', 'verdict', 'dns', 'tls', 'http'] as const;
+const FLOW_TYPES = ['flow', 'flow_end', 'flow_suspend', 'flow_resume'] as const;
+export const WIRETAP_TYPES = [...FLOW_TYPES, 'verdict', 'dns', 'tls', 'http'] as const;
 export const WIRETAP_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 
 /**
- * A wiretap filter. An event matches if every list matches. A list matches if it is empty or contains a value
- * of the event.
+ * A wiretap filter. An event matches if every list matches. A list matches if it is empty or contains a
+ * value of the event.
  */
 export type WiretapFilter = Pick<
   FlowFilter,
@@ -49,7 +50,7 @@ export class CompiledFilter {
       filter.types.length === 0 || filter.types.includes(type);
     const ofPackets = filter.destinations.length + filter.ports.length + filter.protocols.length > 0;
     this.wantsLookups = wants('dns') && !ofPackets;
-    this.wantsFlows = wants('flow') || wants('flow_end');
+    this.wantsFlows = FLOW_TYPES.some(wants);
     const isOfTcp = filter.protocols.length === 0 || filter.protocols.includes(IPPROTO.tcp);
     this.#wantsConnections = (wants('tls') || wants('http')) && isOfTcp;
     const wantsAllowed = filter.verdicts.length === 0 || filter.verdicts.includes('allow');

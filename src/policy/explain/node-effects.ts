@@ -91,8 +91,8 @@ export function decideUnforwarded(reason: UnforwardedReason): NodeDecision {
 }
 
 /**
- * Returns sentences about the effects of the node on a packet after the decision of the policy, and the names
- * of properties that are unknown.
+ * Returns sentences about the effects of the node on a packet after the decision of the policy, and the
+ * names of properties that are unknown.
  */
 export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
@@ -104,13 +104,15 @@ export function nodeEffects(packet: Packet, ingress: string | undefined, node: E
     ...(dataplane === 'absent'
       ? ['this node has no dataplane section, so nothing enforces it and the packet passes']
       : []),
-    ...(flow === null
-      ? []
-      : ['a flow with these addresses and ports is open, and its next packet is classified again']),
+    ...(flow === null ? [] : [flow.isSuspended ? SUSPENDED : UNDECIDED]),
   ];
   const unknown = [...(dataplane === 'away' ? ['dataplane'] : []), ...(lacksInterface ? ['interface'] : [])];
   return { reasons, unknown };
 }
+
+const UNDECIDED = 'a flow with these addresses and ports is open, and its next packet is classified again';
+const SUSPENDED =
+  'a flow with these addresses and ports is suspended: a policy denied it after it was open, and it goes on when a policy allows it';
 
 function ofFlow({ isReply, verdict, group, rule }: OpenFlow): NodeDecision {
   const by =

@@ -51,8 +51,8 @@ const FIELDS = [12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 29, 30, 33, 34, 
 type Mood = { readonly fresh: number; readonly replies: number; readonly fragments: number };
 
 /**
- * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy, the
- * epoch and the pickup period, in which a TCP packet without SYN may open a flow.
+ * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy,
+ * the epoch and the pickup period, in which a TCP packet without SYN may open a flow.
  */
 export function makeSequence(random: Random, packet: () => Packet, length: number): Step[] {
   const conversations = Array.from({ length: random.between(1, 5) }, () => conversation(random, packet()));
@@ -62,10 +62,10 @@ export function makeSequence(random: Random, packet: () => Packet, length: numbe
   const scratch = new Uint8Array(MAX_FRAME);
   return Array.from({ length }, () => {
     const chance = random.below(1_000);
-    if (chance < 8) return { kind: 'other_policy' };
-    if (chance < 12) return { kind: 'new_epoch' };
-    if (chance < 16) return { kind: 'pickup_begins' };
-    if (chance < 30) return { kind: 'pickup_ends' };
+    if (chance < 16) return { kind: 'other_policy' };
+    if (chance < 20) return { kind: 'new_epoch' };
+    if (chance < 24) return { kind: 'pickup_begins' };
+    if (chance < 38) return { kind: 'pickup_ends' };
     const opening = random.chance(mood.fresh) ? conversation(random, packet()) : random.pick(conversations);
     const written = writeStep(random, scratch, opening, mood);
     const bytes = scratch.slice(0, written);

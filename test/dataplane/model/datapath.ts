@@ -1,3 +1,4 @@
+import type { FlowState } from '#contracts/datapath/datapath-numbers.js';
 import { type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { isAudited, verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
@@ -52,8 +53,8 @@ export class Model {
 
   /**
    * `grants` are the grants that have not expired; `ever` includes the expired grants (D12). `makesRoom`
-   * selects the half-open flow that a full flow table evicts: without a clock, the model cannot find the flow
-   * that was idle for the longest time.
+   * selects the half-open flow that a full flow table evicts: without a clock, the model cannot find the
+   * flow that was idle for the longest time.
    */
   constructor(
     policy: Policy,
@@ -102,7 +103,9 @@ export class Model {
     return refusal(kept) === undefined ? kept : decided;
   }
 
-  /** Returns the verdict word for `packet`; with `asReply`, the word for the packet that `packet` answers. */
+  /**
+   * Returns the verdict word for `packet`; with `asReply`, the word for the packet that `packet` answers.
+   */
   classify(packet: Headers, asReply: boolean, grants = this.grants): number {
     const asked = asReply ? askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
@@ -245,19 +248,32 @@ class FrameRun {
 
   #continue(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
     if (isStrayReset(flow, packet, side)) return this.#drop('tcp_sequence');
-    if (!flow.foreign && flow.epoch !== this.model.epoch) {
+    if (!flow.foreign && (flow.suspended || flow.epoch !== this.model.epoch)) {
       const decided = this.model.reclassify(packet, side === 1);
       const refused = refusal(decided);
       if (refused !== undefined) {
-        this.#end(flow);
+        if (OPENING.includes(flow.state)) this.#end(flow);
+        else this.#suspend(flow, decided);
         return this.#refuse(decided, refused);
       }
       this.model.count('flows_rejudged', 1);
+      if (flow.suspended) this.model.count('flows_resumed', 1);
+      flow.suspended = false;
       flow.epoch = this.model.epoch;
       flow.word = decided;
     }
     this.#follow(flow, packet, side);
     return flow.foreign ? this.#pass('foreign') : this.#passBy(flow.word);
+  }
+
+  #suspend(flow: ModelFlow, decided: number): void {
+    flow.epoch = this.model.epoch;
+    flow.word = decided;
+    if (flow.suspended) return;
+    this.model.count('flows_suspended', 1);
+    if (flow.confirmed) this.model.count('flows_closed', 1);
+    flow.suspended = true;
+    flow.confirmed = false;
   }
 
   #follow(flow: ModelFlow, packet: Headers, side: 0 | 1): void {
@@ -296,7 +312,9 @@ class FrameRun {
     return this.#passBy(by);
   }
 
-  /** Returns whether the flow table has room for one more flow. Evicts a half-open flow from a full table. */
+  /**
+   * Returns whether the flow table has room for one more flow. Evicts a half-open flow from a full table.
+   */
   #makeRoom(): boolean {
     const { flows, flowCapacity, makesRoom } = this.model;
     if (flows.size < flowCapacity) return true;
@@ -329,6 +347,7 @@ class FrameRun {
       protocol: packet.protocol,
       foreign: by === undefined,
       confirmed: false,
+      suspended: false,
       state,
       epoch: by === undefined ? 0 : this.model.epoch,
       word: by ?? 0,
@@ -354,7 +373,7 @@ class FrameRun {
     const place = placeOf(quoted);
     const flow = place === undefined ? undefined : this.model.flows.get(place.key);
     if (place === undefined || flow === undefined) return undefined;
-    const isOfThisEpoch = flow.epoch === this.model.epoch;
+    const isOfThisEpoch = !flow.suspended && flow.epoch === this.model.epoch;
     const decided =
       isOfThisEpoch || flow.foreign ? flow.word : this.model.reclassify(quoted, sideOf(flow, place) === 1);
     const refused = flow.foreign ? undefined : refusal(decided);
@@ -373,7 +392,7 @@ class FrameRun {
         if (!place.isAnswer) this.#open(packet, place, 0, undefined);
       } else if (flow.foreign || sideOf(flow, place) === 1) {
         const side = sideOf(flow, place);
-        if (!isStrayReset(flow, packet, side)) this.#follow(flow, packet, side);
+        if (!flow.suspended && !isStrayReset(flow, packet, side)) this.#follow(flow, packet, side);
       }
     }
     return this.#leave(counter);
@@ -412,6 +431,9 @@ class FrameRun {
 function isLoopback({ source, destination }: Headers): boolean {
   return source >>> 24 === 127 || destination >>> 24 === 127;
 }
+
+/** The states of a flow that never was established. Such a flow ends when a later policy refuses it. */
+const OPENING: readonly FlowState[] = ['tcp_syn_sent', 'tcp_syn_received', 'udp_opened', 'icmp_opened', 'other_opened'];
 
 function isStanding(flow: ModelFlow): boolean {
   return flow.state === 'tcp_established' || flow.state === 'tcp_half_closed';

@@ -14,6 +14,8 @@ export type ModelFlow = {
   readonly protocol: number;
   readonly foreign: boolean;
   confirmed: boolean;
+  /** Whether a later policy refuses the flow, which passes nothing until a policy allows it. */
+  suspended: boolean;
   state: FlowState;
   epoch: number;
   word: number;
@@ -184,8 +186,8 @@ export function follow(flow: ModelFlow, packet: Headers, side: Side): boolean {
 }
 
 /**
- * Updates an unconfirmed TCP flow, and returns whether the packet confirms the flow. A new connection needs a
- * SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
+ * Updates an unconfirmed TCP flow, and returns whether the packet confirms the flow. A new connection needs
+ * a SYN of each side and the ACK of the opener. A flow that opened in mid-connection needs a packet of each
  * side.
  */
 function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
@@ -193,7 +195,7 @@ function shakeHands(flow: ModelFlow, packet: Headers, side: Side): boolean {
   const flags = packet.tcpFlags;
   const midLife = state === 'tcp_established' || state === 'tcp_half_closed';
   const confirms = midLife
-    ? flow.packets[side] === 0
+    ? flow.packets[otherSide(side)] !== 0
     : state === 'tcp_syn_received' && side === 0 && (flags & ACK) !== 0;
   if (confirms) flow.state = standing(flow);
   else if (side === 1 && flags & SYN && (state === 'tcp_syn_sent' || state === 'tcp_reset')) {

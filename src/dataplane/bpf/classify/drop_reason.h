@@ -31,4 +31,10 @@ static __always_inline enum drop_reason refusal_of(__u32 word)
 	return refusal_by(word & 7, word & AUDITED);
 }
 
+/* Returns whether a flow with this `judgement` is suspended: a later policy refuses it (found_flow.h). */
+static __always_inline bool is_suspended(__u64 judgement)
+{
+	return judgement && refusal_of(judgement);
+}
+
 #endif

@@ -2,10 +2,11 @@
 #ifndef WEIR_CLAIM_LINE_H
 #define WEIR_CLAIM_LINE_H
 
-/* Selects a flow to evict from the eight ways of a flow set: an expired flow or, if the set has none, the
- * half-open flow that has been idle for longest. Returns the flow slot, and copies the key of the flow to
- * `key`. The result contains HALF_OPEN if the function removed the half-open mark of the flow. Returns
- * NO_SLOT if the set has no such flow, or if another CPU changed the flow or the tag word meanwhile.
+/* Selects a flow to evict from the eight ways of a flow set: an expired flow, else a suspended flow, else a
+ * half-open flow. Of several such flows, selects the one that has been idle for longest. Returns the flow
+ * slot, and copies the key of the flow to `key`. The result contains HALF_OPEN if the function removed the
+ * half-open mark of the flow. Returns NO_SLOT if the set has no such flow, or if another CPU changed the flow
+ * or the tag word meanwhile.
  */
 __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 {
@@ -28,6 +29,8 @@ __noinline __u32 find_room(__u32 set, struct flow_key *key, __u64 now_ns)
 			silent |= 1U << 31;
 		else if (!(seen & mark_of(way)))
 			continue;
+		else if (is_suspended(READ_ONCE(flow->judgement)))
+			silent |= 1U << 30;
 		if (silent > longest) {
 			longest = silent;
 			chosen = slot;

@@ -2,7 +2,9 @@
 #ifndef WEIR_TRACK_STATE_H
 #define WEIR_TRACK_STATE_H
 
-/* Bit mask of the states that only a half-open flow has. */
+/* Bit mask of the states that only a half-open flow has. A half-open flow in another state began in the
+ * middle of a connection, or was suspended.
+ */
 #define OPENING_STATES                                                                \
 	(1 << FLOW_TCP_SYN_SENT | 1 << FLOW_TCP_SYN_RECEIVED | 1 << FLOW_UDP_OPENED | \
 	 1 << FLOW_ICMP_OPENED | 1 << FLOW_OTHER_OPENED)
@@ -124,9 +126,11 @@ static __always_inline void follow_other(struct flow *flow, __u32 slot, const st
 {
 	if (!half || !side || !confirm_flow(slot, &packet->place.key, now_ns))
 		return;
-	flow->state = flow->state == FLOW_UDP_OPENED    ? FLOW_UDP_REPLIED
-		      : flow->state == FLOW_ICMP_OPENED ? FLOW_ICMP_REPLIED
-							: FLOW_OTHER_REPLIED;
+	/* A suspended flow that has resumed is half open, but has the state of an established flow. */
+	flow->state = flow->state == FLOW_UDP_OPENED     ? FLOW_UDP_REPLIED
+		      : flow->state == FLOW_ICMP_OPENED  ? FLOW_ICMP_REPLIED
+		      : flow->state == FLOW_OTHER_OPENED ? FLOW_OTHER_REPLIED
+							 : flow->state;
 }
 
 /* Updates the state, the counters and the time of a flow by a packet. */

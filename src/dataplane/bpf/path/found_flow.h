@@ -2,7 +2,7 @@
 #ifndef WEIR_FOUND_FLOW_H
 #define WEIR_FOUND_FLOW_H
 
-/* The search for the flow of a packet, and the classification of a flow by a new policy. The full path
+/* The search for the flow of a packet, and the classification of a flow by a later policy. The full path
  * (full_path.h) and the forward judge (nat/forward_judge.h) call these functions.
  */
 
@@ -34,9 +34,33 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
+/* Suspends a flow. The caller owns the statistics of the flow, and has stored a judgement that refuses it. */
+static __always_inline void suspend(struct flow *flow, struct tally *tally, const struct flow_key *key, __u32 slot, __u64 now)
+{
+	__u64 *tags = tags_at(set_of_slot(slot));
+	__u8 flags = set_flags(flow, 0);
+
+	count(COUNT_FLOWS_SUSPENDED);
+	report_suspension(flow, tally, EVENT_FLOW_SUSPENDED, now);
+	if (flags & FLOW_HALF_OPEN)
+		return;
+	/* Make the flow half open, so that it does not count as established, and a new flow can evict it. Set the
+	 * mark last: from then on, another CPU can evict the flow.
+	 */
+	set_flags(flow, FLOW_HALF_OPEN);
+	count_established(key, flags, -1);
+	count(COUNT_FLOWS_CLOSED);
+	if (tags)
+		__sync_fetch_and_or(tags, mark_of(way_of_slot(slot)));
+}
+
 /* Classifies the flow of a packet again by the policy in force, and stores the active word and the new
- * verdict word in the flow. Returns the verdict word. If the policy refuses the flow (`refusal_of`), the
- * function ends it. Not inlined, because the callers would exceed the BPF stack.
+ * verdict word in the flow. Returns the verdict word. Not inlined, because the callers would exceed the BPF
+ * stack.
+ *
+ * If the policy refuses an established flow, the flow is suspended: no packet of the flow passes or extends
+ * its time-out, and each packet classifies the flow again (RECLASSIFY), so the flow goes on under a later
+ * policy that allows it. A refused flow that never was established ends: its next packet can open it again.
  */
 static __noinline __u32 renew_judgement(struct packet *packet, const struct found_flow *found, __u32 active_word,
 					__u32 direction, __u64 now)
@@ -45,15 +69,20 @@ static __noinline __u32 renew_judgement(struct packet *packet, const struct foun
 	struct tally *tally = tally_at(found->slot);
 	struct flow *flow = found->flow;
 	__u32 word = classify_again(packet, active_word, direction);
+	bool refused = refusal_of(word);
 	enum flush flush;
 
 	renewed = (__u64)active_word << 32 | word;
-	if (refusal_of(word)) {
+	if (refused && OPENING_STATES >> (flow->state & (FLOW_STATES - 1)) & 1) {
 		end_flow(found->slot, &packet->place.key, now, renewed);
 		return word;
 	}
+	if (refused)
+		renewed |= RECLASSIFY;
 	if (!tally)
 		return 0;
+	if (judgement == renewed)
+		return word;
 	/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
 	 * tries again. If the cache line has another flow by now, there is nothing to store.
 	 */
@@ -63,7 +92,14 @@ static __noinline __u32 renew_judgement(struct packet *packet, const struct foun
 		if (same_key(&flow->key, &packet->place.key) &&
 		    __sync_val_compare_and_swap(&flow->judgement, judgement, renewed) == judgement) {
 			*hit_in(tally) = packed_hit(hit_of(active_word, word));
-			count(COUNT_FLOWS_REJUDGED);
+			if (!refused)
+				count(COUNT_FLOWS_REJUDGED);
+			if (refused && !is_suspended(judgement)) {
+				suspend(flow, tally, &packet->place.key, found->slot, now);
+			} else if (!refused && is_suspended(judgement)) {
+				count(COUNT_FLOWS_RESUMED);
+				report_suspension(flow, tally, EVENT_FLOW_RESUMED, now);
+			}
 			/* The compare-and-swap above is the full barrier that `check_members` requires. */
 			check_members(flow, renewed, packet->prefetched.member_changes);
 		}

@@ -359,7 +359,7 @@ __noinline enum outcome follow_foreign(struct __sk_buff *skb, enum counter_index
 	is_answer = find_real_source(skb, packet);
 	has_flow = find_flow(packet, &found, now) && found.flow;
 	if (has_flow && (!found.judgement || direction_of(found.flow, packet))) {
-		if (!is_stray_reset(found.flow, packet, direction_of(found.flow, packet)))
+		if (!is_suspended(found.judgement) && !is_stray_reset(found.flow, packet, direction_of(found.flow, packet)))
 			follow_flow(skb, found.flow, found.slot, packet, direction_of(found.flow, packet), now);
 	} else if (!has_flow && !is_answer && packet->place.stateful && !packet->place.icmp_reply)
 		open_flow(skb, packet, 0, FLOW_FOREIGN);

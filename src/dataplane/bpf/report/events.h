@@ -149,8 +149,9 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_ITSELF 0
 #define ENDED_BY_CUT 1
 
-/* Reports that a flow opened or ended, if events of flows are requested (enum events_wanted). `wire`: the
- * destination on the wire (in the header, before DNAT) of an opened flow, as `wire_destination` returns it.
+/* Reports that a flow opened, ended, was suspended or resumed, if events of flows are requested (enum
+ * events_wanted). `wire`: the destination on the wire (in the header, before DNAT) of an opened flow, as
+ * `wire_destination` returns it.
  */
 static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
 				       __u64 ended_by, __u64 wire)
@@ -179,7 +180,7 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 	event->time_ns = now_ns;
 	event->type = type;
 	event->verdict = judgement & 7;
-	event->drop_reason = ended_by > ENDED_BY_CUT ? refusal_of(judgement) : DROP_NONE;
+	event->drop_reason = is_suspended(judgement) ? refusal_of(judgement) : DROP_NONE;
 	event->protocol = flow->key.protocol;
 	event->ifindex = flow->ifindex[0];
 	event->source = by_high ? flow->key.high_address : flow->key.low_address;
@@ -222,6 +223,12 @@ __noinline int report_opened(const struct flow *flow, const struct tally *tally,
 __noinline int report_ended(const struct flow *flow, const struct tally *tally, __u64 now_ns, __u64 ended_by)
 {
 	return report_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by, 0);
+}
+
+/* Reports that a flow was suspended or resumed by its present `judgement`. */
+__noinline int report_suspension(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
+{
+	return report_flow(flow, tally, type, now_ns, ENDED_BY_ITSELF, 0);
 }
 
 #endif

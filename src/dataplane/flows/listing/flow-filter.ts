@@ -2,7 +2,7 @@ import { itemAt, u32At } from '#arrays/read.js';
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath/datapath-numbers.js';
 import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/policy-model.js';
-import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
+import { isRefused, VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { epochOf } from '#dataplane/abi/active-word.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, sinceFlush } from '#dataplane/abi/flow.js';
 import { mask } from '#policy/model/ipv4.js';
@@ -44,7 +44,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   const add = (wanted: boolean, test: FlowTest): void => {
     if (wanted) tests.push(test);
   };
-  const { foreign, current, minBytes } = filter;
+  const { foreign, current, suspended, minBytes } = filter;
   const addresses = (prefixes: readonly Prefix[], side: 0 | 1): void => {
     const masks = prefixes.map(({ length }) => mask(0xffff_ffff, length));
     add(prefixes.length > 0, (words, at) => {
@@ -87,6 +87,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   add(filter.verdicts.length > 0, (words, at) => verdicts[u32At(words, at + WORD) & 7] === 1);
   add(foreign !== undefined, (words, at) => ((u32At(words, at + STATE) & FOREIGN) !== 0) === foreign);
   add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);
+  add(suspended !== undefined, (words, at) => isSuspended(words, at) === suspended);
   add(minBytes > 0, (words, at) => bytesOf(words, at, 0) + bytesOf(words, at, 1) >= minBytes);
   if (checks !== undefined) {
     add(true, (words, at) => {
@@ -104,6 +105,10 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
  */
 function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
   return (u32At(words, at + STATE) & FOREIGN) !== 0 || epochOf(u32At(words, at + ACTIVE_WORD)) === epoch;
+}
+
+function isSuspended(words: Uint32Array, at: number): boolean {
+  return (u32At(words, at + STATE) & FOREIGN) === 0 && isRefused(u32At(words, at + WORD));
 }
 
 function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
@@ -133,6 +138,7 @@ export function anyFlow(given: Partial<FlowFilter> = {}): FlowFilter {
     states: [],
     foreign: undefined,
     current: undefined,
+    suspended: undefined,
     minBytes: 0,
     ...given,
   };

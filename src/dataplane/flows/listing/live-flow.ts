@@ -37,6 +37,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     verdict: flowVerdict(flow),
     decider: found === undefined ? null : deciderAt(found.ruleNames, found.rank),
     foreign: flow.foreign,
+    suspended: flow.suspended,
     generation: flow.foreign ? null : (ruleNameHistory.generationOf(flow.epoch) ?? null),
     current: flow.foreign || flow.epoch === epoch,
     packets: flow.packets,
@@ -50,9 +51,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
 }
 
 function flowVerdict({ foreign, word }: Flow): FlowVerdict | null {
-  if (foreign) return null;
-  const verdict = verdictOf(word);
-  return verdict === undefined || verdict === 'deny' ? null : verdict;
+  return foreign ? null : (verdictOf(word) ?? null);
 }
 
 function ticksOf({ ns }: Moment): number {

@@ -41,11 +41,14 @@ export const VERDICT_NAMES: readonly (Verdict | undefined)[] = namesByNumber(VER
 export const verdictName = (kind: number): Verdict | undefined => VERDICT_NAMES[(kind >>> 8) & 0xff];
 
 /** The `type` field of a wiretap message about a kernel event. */
-export type RecordType = 'flow' | 'flow_end' | 'verdict';
-export const recordType = (kind: number): RecordType => {
-  const type = kind & 0xff;
-  return type === EVENT_TYPE.flow_opened ? 'flow' : type === EVENT_TYPE.flow_ended ? 'flow_end' : 'verdict';
-};
+export type RecordType = 'flow' | 'flow_end' | 'flow_suspend' | 'flow_resume' | 'verdict';
+const RECORD_TYPES: readonly (RecordType | undefined)[] = namesByNumber({
+  flow: EVENT_TYPE.flow_opened,
+  flow_end: EVENT_TYPE.flow_ended,
+  flow_suspend: EVENT_TYPE.flow_suspended,
+  flow_resume: EVENT_TYPE.flow_resumed,
+});
+export const recordType = (kind: number): RecordType => RECORD_TYPES[kind & 0xff] ?? 'verdict';
 
 export const startOf = (index: number): number => index * RECORD_WORDS;
 

@@ -13,7 +13,7 @@ import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-re
 import { formatAddress } from '#policy/model/ipv4.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { connectionMessage, shownOwners } from './connection-message.js';
-import { AT, startOf, VERDICT_NAMES, wide } from './event-record.js';
+import { AT, type RecordType, recordType, startOf, VERDICT_NAMES, wide } from './event-record.js';
 
 export type MessageSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;
@@ -32,9 +32,11 @@ const VERDICTS = Array.from({ length: 8 }, (_, number) => `,"verdict":${quoted(V
 const PASSES = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"allow",`));
 const ENDS_HERE = VERDICTS.map((verdict) => bytesOf(`${verdict},"effective_action":"deny",`));
 const part = {
-  flow: bytesOf('{"type":"flow","time":"'),
-  flowEnd: bytesOf('{"type":"flow_end","time":"'),
-  verdict: bytesOf('{"type":"verdict","time":"'),
+  flow: startOfMessage('flow'),
+  flow_end: startOfMessage('flow_end'),
+  flow_suspend: startOfMessage('flow_suspend'),
+  flow_resume: startOfMessage('flow_resume'),
+  verdict: startOfMessage('verdict'),
   source: bytesOf('","src":"'),
   sourcePort: bytesOf('","src_port":'),
   destination: bytesOf(',"dst":"'),
@@ -110,10 +112,9 @@ export class MessageWriter {
     const { words } = batch;
     const at = startOf(index);
     const kind = u32At(words, at + AT.kind);
-    const type = kind & 0xff;
-    if (type === EVENT_TYPE.flow_opened || type === EVENT_TYPE.flow_ended)
-      this.#flow(out, { batch, at, kind, ipv6: null });
-    else this.#verdict(out, { batch, at, kind, ipv6: batch.ipv6(index) });
+    const type = recordType(kind);
+    if (type === 'verdict') this.#verdict(out, { batch, at, kind, ipv6: batch.ipv6(index) });
+    else this.#flow(out, { batch, at, kind, ipv6: null }, type);
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
@@ -133,17 +134,16 @@ export class MessageWriter {
     out.text(connectionMessage(seen, this.#known));
   }
 
-  #flow(out: ByteWriter, record: EventRecord): void {
+  #flow(out: ByteWriter, record: EventRecord, type: Exclude<RecordType, 'verdict'>): void {
     const { batch, at, kind } = record;
     const { words } = batch;
     const details = u32At(words, at + AT.details);
-    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
     const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
     const endReason = (kind >>> 16) & 0xff;
     const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
-    this.#common(out, record, isEnd ? part.flowEnd : part.flow, outcomes);
+    this.#common(out, record, part[type], outcomes);
     out.put(itemAt(STATES, (details >>> 16) & 0xff));
-    if (!isEnd) {
+    if (type === 'flow') {
       out.put(isForeign ? part.foreign : part.judged);
       this.#translation(out, record);
       return;
@@ -256,12 +256,16 @@ export class MessageWriter {
     out.text(JSON.stringify(ofDestination));
   }
 
-  /** Writes the Kubernetes owners of both addresses; for a flow that has ended, the owners at its begin. */
+  /**
+   * Writes the Kubernetes owners of both addresses; for a flow that was opened before, the owners at its
+   * begin.
+   */
   #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
     const { owners } = this.#known;
     const { words } = batch;
-    const isEnd = (kind & 0xff) === EVENT_TYPE.flow_ended;
-    const atMs = batch.unixMs(wide(words, at + (isEnd ? AT.opened : AT.timeLow)));
+    const type = recordType(kind);
+    const isOlder = type !== 'flow' && type !== 'verdict';
+    const atMs = batch.unixMs(wide(words, at + (isOlder ? AT.opened : AT.timeLow)));
     const source = owners.of(u32At(words, at + AT.source), atMs);
     const destination = owners.of(u32At(words, at + AT.destination), atMs);
     if (source !== null || destination !== null)
@@ -308,14 +312,18 @@ class TimeText {
   }
 }
 
+function startOfMessage(type: RecordType): Uint8Array {
+  return bytesOf(`{"type":"${type}","time":"`);
+}
+
 function numberOr(out: ByteWriter, is: boolean, value: number): void {
   if (is) out.number(value);
   else out.put(part.nothing);
 }
 
 /**
- * For each number, returns the encoded JSON text `,"field":"name"`. The value is `null` for 0 and for numbers
- * without a name.
+ * For each number, returns the encoded JSON text `,"field":"name"`. The value is `null` for 0 and for
+ * numbers without a name.
  */
 function partsBy(numbers: Readonly<Record<string, number>>, field: string): readonly Uint8Array[] {
   const parts = Array.from({ length: 256 }, () => bytesOf(`,"${field}":null`));
