@@ -117,16 +117,19 @@ export async function documentProblems(form: Form, json: string): Promise<readon
  * `fallback` is the action for flows if the policy has no `default_policy`.
  */
 export async function analyseDocument(
-  policy: { readonly form: Form; readonly json: string },
+  policies: readonly { readonly form: Form; readonly json: string }[],
   question: AnalysisQuestion,
   fallback: Action,
 ): Promise<AnalysisAnswer> {
   const { createPolicyThread } = await import('#policies/thread/policy-thread.js');
   const thread = createPolicyThread();
   try {
-    const text = { body: Buffer.from(policy.json), form: policy.form, recordMode: 'enforce' } as const;
+    const texts = policies.map(({ form, json }) => ({
+      key: null,
+      text: { body: Buffer.from(json), form, recordMode: 'enforce' as const },
+    }));
     const surroundings = { fallback, dns: true, servicePlane: true, policesNode: false };
-    const work = { kind: 'analyse', policies: [{ key: null, text }], surroundings, question } as const;
+    const work = { kind: 'analyse', policies: texts, surroundings, question } as const;
     const result = await thread.perform(work);
     if (result.kind === 'analysed') return result.answer;
     throw new Error('analyse a policy: the policy is not valid');

@@ -1,5 +1,6 @@
 import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
+import { testedAssertionsSchema } from '#policy/document/assertion-schema.js';
 import { askPolicy } from './answer/ask.js';
 import { checkAssertions } from './answer/assertions.js';
 import { policyDiff } from './answer/policy-diff.js';
@@ -10,7 +11,7 @@ const STEPS = 8_000_000;
 
 /**
  * Answers a question. `policies` has two policies for a diff (before, after), and one for any other
- * question.
+ * question. The policies after the first one of a question about assertions are former policies.
  */
 export function analyse(policies: readonly Policy[], question: AnalysisQuestion): AnalysisAnswer {
   const [first, second = first] = policies;
@@ -20,7 +21,11 @@ export function analyse(policies: readonly Policy[], question: AnalysisQuestion)
     case 'diff':
       return { kind: 'diff', diff: policyDiff(first, second, options) };
     case 'assertions': {
-      const results = checkAssertions(first, question.document, options);
+      const { former = {} } = question;
+      const results = checkAssertions(first, question.document, testedAssertionsSchema, {
+        ...options,
+        formerOf: ({ id }) => policies[former[id] ?? -1] ?? null,
+      });
       return 'problems' in results ? { kind: 'invalid_question', ...results } : { kind: 'assertions', results };
     }
     case 'ask': {

@@ -13,30 +13,30 @@ const ssh = { from: ['10.1.0.0/24'], to: ['10.9.0.0/24'], ports: [22] };
 
 describe('an assertion', () => {
   test.each<[result: AssertionResult['result'], message: RegExp, assertion: object]>([
-    ['failed', /^admins\/all passes 10\.1\.0\.0\/29 → 10\.9\.0\.0\/24 tcp\/22$/, { never: ssh }],
-    ['fulfilled', /^fulfilled$/, { never: { ...ssh, from: ['10.1.0.128/25'] } }],
+    ['broken', /^admins\/all passes 10\.1\.0\.0\/29 → 10\.9\.0\.0\/24 tcp\/22$/, { never: ssh }],
+    ['holds', /^the assertion holds$/, { never: { ...ssh, from: ['10.1.0.128/25'] } }],
     [
-      'fulfilled',
-      /^fulfilled$/,
+      'holds',
+      /^the assertion holds$/,
       { always: { from: { group: 'office' }, to: ['10.0.0.53'], proto: 'udp', ports: [53] } },
     ],
     [
-      'failed',
+      'broken',
       /^office\/no-smtp denies 10\.1\.0\.0\/24 except 10\.1\.0\.0\/29 → any tcp\/25$/,
       { always: { from: { group: 'office' }, ports: [25] } },
     ],
-    ['fulfilled', /^fulfilled$/, { only: { from: ['10.1.0.0/24'], to: ['10.3.0.0/24'], ports: [445] } }],
-    ['failed', /^admins\/all passes /, { only: { from: { group: 'servers' }, to: ['10.20.0.0/24'] } }],
-    ['fulfilled', /^fulfilled$/, { always: { from: ['10.1.0.0/24'], name: 'api.example.com', ports: [8443] } }],
+    ['holds', /^the assertion holds$/, { only: { from: ['10.1.0.0/24'], to: ['10.3.0.0/24'], ports: [445] } }],
+    ['broken', /^admins\/all passes /, { only: { from: { group: 'servers' }, to: ['10.20.0.0/24'] } }],
+    ['holds', /^the assertion holds$/, { always: { from: ['10.1.0.0/24'], name: 'api.example.com', ports: [8443] } }],
     [
-      'failed',
+      'broken',
       /denies .* under conditions|^default_policy denies/,
       { always: { from: ['10.1.0.128/25'], ports: [8443] } },
     ],
   ])('an assertion is %s with the message %s: %j', (result, message, assertion) => {
     const [found] = resultsOf([{ id: 'one', ...assertion }]);
     expect(found).toMatchObject({ id: 'one', result, message: expect.stringMatching(message) as string });
-    expect(found?.regions.length === 0).toBe(result === 'fulfilled');
+    expect(found?.regions.length === 0).toBe(result === 'holds');
   });
 
   test('an assertion with `judge: enforced` counts an audited deny as a deny', () => {
@@ -53,7 +53,7 @@ describe('an assertion', () => {
       ],
       audited,
     );
-    expect(results.map(({ result }) => result)).toEqual(['failed', 'fulfilled']);
+    expect(results.map(({ result }) => result)).toEqual(['broken', 'holds']);
   });
 
   test('an assertion with `only` and a group with selectors is about all sources that its selectors do not select', () => {
@@ -67,10 +67,10 @@ describe('an assertion', () => {
     const rules = [{ id: 'db', action: 'allow', match: { dst_ips: ['10.7.0.1'], proto: 'tcp', dst_ports: [5432] } }];
     const pods = { id: 'pods', mode: 'enforce', sources: { kubernetes: [source] }, rules };
     const only = { from: { group: 'pods' }, to: ['10.7.0.1'], ports: [5432] };
-    expect(resultsOf([{ id: 'db', only }], withPods([pods]))[0]?.result).toBe('fulfilled');
+    expect(resultsOf([{ id: 'db', only }], withPods([pods]))[0]?.result).toBe('holds');
     const others = { id: 'others', mode: 'enforce', sources: { cidrs: ['10.8.0.0/24'] }, rules };
     expect(resultsOf([{ id: 'db', only }], withPods([pods, others]))[0]).toMatchObject({
-      result: 'failed',
+      result: 'broken',
       message: 'others/db passes 10.8.0.0/24 → 10.7.0.1 tcp/5432',
     });
   });

@@ -55,3 +55,32 @@ test('`weir policy test` lists the problems of a file with assertions, with line
     expect.stringMatching(/wrong\.yaml:5:\d+: This is neither an address nor a network/) as string,
   ]);
 });
+
+test('`weir policy test` compares with a policy file, and skips an assertion that needs the history of a node', async () => {
+  const junit = join(temporaryFolder(), 'junit.xml');
+  const former = fileWith('former.json', JSON.stringify({ ...OFFICE, source_groups: OFFICE.source_groups.slice(1) }));
+  const list = fileWith(
+    'since.yaml',
+    `assertions:
+  - {id: ratchet, opens_nothing_since: {file: ${former}}}
+  - {id: since-12, opens_nothing_since: {revision: 12}}
+`,
+  );
+  const { code, out } = await run(['policy', 'test', list, '--policy', policyFile(), '--junit', junit], {});
+  expect([code, out.split('\n')]).toEqual([
+    3,
+    [
+      expect.stringMatching(/^failed ratchet: admins\/all passes 10\.1\.0\.0\/29 → .*; .*former\.json denied them$/),
+      ...Array.from({ length: 6 }, () => expect.any(String) as string),
+      expect.stringMatching(/^ {2}and \d+ more regions$/),
+      'skipped since-12: only a node has the revisions of a policy; `opens_nothing_since: {file: FILE}` compares with a policy file',
+      '2 assertions, 1 failed, 1 skipped',
+      '',
+    ],
+  ]);
+  expect(readFileSync(junit, 'utf8')).toContain(
+    '<testcase classname="weir policy" name="since-12">\n      <skipped message=',
+  );
+  const only = fileWith('only.yaml', 'assertions:\n  - {id: since-12, opens_nothing_since: {revision: 12}}\n');
+  expect((await run(['policy', 'test', only, '--policy', policyFile()], {})).code).toBe(0);
+});

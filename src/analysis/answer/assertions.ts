@@ -1,94 +1,171 @@
+import type { z } from 'zod';
 import { type AddressSpace, type Point, type Span, spansOf } from '#analysis/engine/address-space.js';
-import type { Assertion, AssertionResult } from '#contracts/analysis/assertion.js';
-import type { FlowQuestion } from '#contracts/analysis/flow-question.js';
-import type { Policy } from '#contracts/policy/policy-model.js';
-import { assertionsSchema } from '#policy/document/assertion-schema.js';
-import { shapeProblems } from '#policy/document/shape.js';
-import { pointerOf } from '#policy/model/pointer.js';
+import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
+import { DeciderFinder } from '#analysis/engine/decider.js';
+import { type Change, passes } from '#analysis/engine/decision-lists.js';
+import type { Assertion, AssertionResult, FormerPolicy } from '#contracts/analysis/assertion.js';
+import type { DecidedRegion, FlowQuestion } from '#contracts/analysis/flow-question.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import { addressText } from './address-set.js';
-import { type AskOptions, deciderText, flowsThat, formatted, type Side } from './ask.js';
-import { type QuestionProblem, type ReadQuestion, readQuestion } from './question.js';
-import { serviceText } from './service-set.js';
+import { type AskOptions, deciderText, flowsThat, formatted, type Part } from './ask.js';
+import { type AssertionProblem, readAssertions, statementOf } from './assertion-document.js';
+import { deciderName } from './decider-name.js';
+import { exampleOf } from './example-flow.js';
+import { askedGroup, groupNamed, type ReadQuestion, readQuestion } from './question.js';
+import { flowsOf, serviceText } from './service-set.js';
+import { unregioned } from './unregioned.js';
 
-/** Checks all assertions of a document. Returns the problems of a document that is not valid. */
+/** `formerOf`: returns the former policy of an assertion `opens_nothing_since`; null if there is none. */
+export type JudgeOptions = AskOptions & { readonly formerOf: (assertion: Assertion) => Policy | null };
+
+/**
+ * Checks all assertions of a document. Returns the problems of a document that is not valid, or that names
+ * source groups that the policy does not have.
+ */
 export function checkAssertions(
   policy: Policy,
   document: unknown,
-  options: AskOptions,
-): readonly AssertionResult[] | { readonly problems: readonly QuestionProblem[] } {
-  const shape = shapeProblems(assertionsSchema, document);
-  if (shape.length > 0) return { problems: shape.map(({ path, message }) => ({ pointer: pointerOf(path), message })) };
-  const { assertions } = document as { readonly assertions: readonly Assertion[] };
-  const problems: QuestionProblem[] = repeatedIds(assertions);
-  const judged = { effective: policy, enforced: enforced(policy) };
-  const results = assertions.map((assertion, at) => {
-    const [kind, asked] = statementOf(assertion);
-    const read = readQuestion(asked, policy, options.space);
-    if ('question' in read)
-      return check(assertion.id, kind, asked, judged[assertion.judge ?? 'effective'], read, options);
-    for (const { pointer, message } of read) problems.push({ pointer: `/assertions/${at}/${kind}${pointer}`, message });
-    return null;
+  schema: z.ZodType,
+  options: JudgeOptions,
+): readonly AssertionResult[] | { readonly problems: readonly AssertionProblem[] } {
+  const read = readAssertions(document, schema, options.space);
+  if ('problems' in read) return read;
+  const problems = read.flatMap((assertion, at) => {
+    const statement = statementOf(assertion);
+    const group = statement.kind === 'opens_nothing_since' ? null : askedGroup(statement.asked);
+    if (group === null || groupNamed(policy, group) !== null) return [];
+    const message = 'The policy has no source group with this id.';
+    return [{ pointer: `/assertions/${at}/${statement.kind}/from/group`, code: 'invalid_value' as const, message }];
   });
-  return problems.length > 0 ? { problems } : results.filter((result) => result !== null);
+  return problems.length > 0 ? { problems } : read.map((assertion) => judged(assertion, policy, options));
 }
 
-type Kind = 'never' | 'always' | 'only';
-
-function statementOf(assertion: Assertion): [Kind, FlowQuestion] {
-  if ('never' in assertion) return ['never', assertion.never];
-  return 'always' in assertion ? ['always', assertion.always] : ['only', assertion.only];
+/** Returns whether an assertion holds for a policy. */
+export function judged(assertion: Assertion, policy: Policy, options: JudgeOptions): AssertionResult {
+  const { id, judge } = assertion;
+  const as = (of: Policy): Policy => (judge === 'enforced' ? enforced(of) : of);
+  const statement = statementOf(assertion);
+  if (statement.kind === 'opens_nothing_since') {
+    const former = options.formerOf(assertion);
+    if (former === null) return unregioned(id, 'unknown', `${formerText(statement.former)} is not in the history`);
+    return resultOf(id, opened(as(former), as(policy), statement.former, options), options);
+  }
+  const { kind, asked } = statement;
+  const read = readQuestion(asked, policy, options.space);
+  if (!('question' in read)) {
+    const group = askedGroup(asked);
+    if (group === null) throw new Error(`check the assertion ${id}: its question is not valid`);
+    return unregioned(id, 'broken', `the policy has no source group ${group}`);
+  }
+  const question = kind === 'only' ? fromOthers(asked, read, policy, options.space) : read;
+  const wanted = kind === 'always' ? 'are_denied' : 'pass';
+  const { parts, compared } = flowsThat(wanted, as(policy), question, options);
+  const verb = kind === 'always' ? 'denies' : 'passes';
+  return resultOf(
+    id,
+    { parts, compared, verb, end: '', regionOf: (part) => formatted(part, compared, options.space) },
+    options,
+  );
 }
 
-function repeatedIds(assertions: readonly Assertion[]): QuestionProblem[] {
-  const seen = new Set<string>();
-  return assertions.flatMap(({ id }, at) => {
-    if (!seen.has(id)) {
-      seen.add(id);
-      return [];
-    }
-    return [{ pointer: `/assertions/${at}/id`, message: 'An earlier assertion has the same id.' }];
-  });
+/** Returns the former policy of an assertion in words. */
+function formerText(former: FormerPolicy): string {
+  if ('file' in former) return former.file;
+  return `revision ${former.revision} of ${former.policy ?? 'the policy in force'}`;
 }
 
-/** Returns the policy with the mode enforce everywhere. */
-function enforced(policy: Policy): Policy {
-  return {
-    groups: policy.groups.map((group) => ({
-      ...group,
-      mode: 'enforce',
-      rules: group.rules.map((rule) => (rule.mode === 'enforce' ? rule : { ...rule, mode: 'enforce' })),
-    })),
-    default: { ...policy.default, mode: 'enforce' },
-  };
-}
+/** The flows that contradict an assertion. `end`: the end of the sentence about them. */
+type Contradiction<P extends { readonly flows: bigint }> = {
+  readonly parts: readonly P[];
+  readonly compared: Compared;
+  readonly verb: 'passes' | 'denies';
+  readonly end: string;
+  readonly regionOf: (part: P) => DecidedRegion;
+};
 
-function check(
+function resultOf<P extends { readonly flows: bigint }>(
   id: string,
-  kind: Kind,
-  asked: FlowQuestion,
-  policy: Policy,
-  read: ReadQuestion,
-  options: AskOptions,
+  { parts, compared, verb, end, regionOf }: Contradiction<P>,
+  { limit, space }: JudgeOptions,
 ): AssertionResult {
-  const { space, limit } = options;
-  const question = kind === 'only' ? fromOthers(asked, read, policy, space) : read;
-  const against = flowsThat(kind === 'always' ? 'are_denied' : 'pass', policy, question, options);
-  const regions = against.parts.slice(0, limit).map((part) => formatted(part, against.compared, space));
-  const result = against.parts.length > 0 ? 'failed' : against.compared.left.length > 0 ? 'unknown' : 'fulfilled';
+  const result = parts.length > 0 ? 'broken' : compared.left.length > 0 ? 'unknown' : 'holds';
+  if (result === 'holds') return unregioned(id, result, 'the assertion holds');
+  const [largest] = parts;
+  if (largest === undefined)
+    return unregioned(id, result, 'the limit of steps was reached, so the assertion could not be checked');
+  const regions = parts.slice(0, limit).map(regionOf);
   return {
     id,
     result,
-    message: messageOf(result, kind, against, options),
+    message: messageOf(regions[0] ?? regionOf(largest), verb, parts.length - 1, space) + end,
     regions,
-    regions_omitted: against.parts.length - regions.length,
+    regions_omitted: parts.length - regions.length,
   };
 }
 
+function messageOf(first: DecidedRegion, verb: string, others: number, space: AddressSpace): string {
+  const { sources, destinations, services, conditions, decider } = first;
+  const flows = `${addressText(sources, space)} → ${addressText(destinations, space)} ${serviceText(services)}`;
+  const when = conditions.length === 0 ? '' : ' under conditions';
+  const more = others === 0 ? '' : `, and ${others} more ${others === 1 ? 'region' : 'regions'}`;
+  return `${deciderText(decider)} ${verb} ${flows}${when}${more}`;
+}
+
+type Opened = Pick<Part, 'region' | 'change' | 'flows'>;
+
+/** Returns the flows that pass, and that a former policy denied. */
+function opened(former: Policy, policy: Policy, named: FormerPolicy, options: JudgeOptions): Contradiction<Opened> {
+  const { space, steps } = options;
+  const compared = compare(former, policy, { space, steps });
+  const { conditions } = compared;
+  const count = (spans: Region['sources']) => spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
+  const parts = compared.regions.flatMap((region) => {
+    const flows = count(region.sources) * count(region.destinations) * flowsOf(region.keys, region.sourcePorts);
+    return region.changes.filter(opens).map((change) => ({ region, change, flows }));
+  });
+  let finder: DeciderFinder | undefined;
+  const deciderFor = ({ region, change }: Opened) => {
+    finder ??= new DeciderFinder(policy, space, conditions);
+    const holding = conditions.closure(conditions.atomsOf(change.condition)) ?? new Set();
+    const { inspected: _, ...decider } = deciderName(finder.decide(exampleOf(region, space), holding));
+    return decider;
+  };
+  return {
+    parts: parts.sort((one, other) => (one.flows < other.flows ? 1 : -1)),
+    compared,
+    verb: 'passes',
+    end: `; ${formerText(named)} denied them`,
+    regionOf: (part) => formatted({ ...part, decider: deciderFor(part) }, compared, space),
+  };
+}
+
+const opens = ({ attribute, from, to }: Change): boolean =>
+  attribute === 'verdict' && !passes(from.outcome) && passes(to.outcome);
+
+/** The groups with the mode `enforce`, by the group with its own mode. */
+const enforcedGroups = new WeakMap<Group, Group>();
+
+/** Returns the policy with the mode enforce everywhere. */
+function enforced(policy: Policy): Policy {
+  return { groups: policy.groups.map(enforcedGroup), default: { ...policy.default, mode: 'enforce' } };
+}
+
+function enforcedGroup(group: Group): Group {
+  const known = enforcedGroups.get(group);
+  if (known !== undefined) return known;
+  const isEnforced = group.rules.every(({ mode }) => mode === 'enforce');
+  // The same list of rules, because the engine keeps what it has found out about a list.
+  const rules = isEnforced ? group.rules : group.rules.map((rule) => ({ ...rule, mode: 'enforce' as const }));
+  const made: Group = { ...group, mode: 'enforce', rules };
+  enforcedGroups.set(group, made);
+  return made;
+}
+
 /** Returns the question about all sources that are not in `from`, and that its selectors do not select. */
-function fromOthers(asked: FlowQuestion, read: ReadQuestion, policy: Policy, space: AddressSpace): ReadQuestion {
-  const named = asked.from !== undefined && 'group' in asked.from ? asked.from.group : null;
-  const group = policy.groups.find(({ id }) => id === named);
-  const own = group === undefined ? (read.question.sources ?? []) : spansOf(group.sources, space);
+export function fromOthers(asked: FlowQuestion, read: ReadQuestion, policy: Policy, space: AddressSpace): ReadQuestion {
+  const named = askedGroup(asked);
+  const group = named === null ? null : groupNamed(policy, named);
+  const own = group === null ? (read.question.sources ?? []) : spansOf(group.sources, space);
   const selectors = new Set(group?.selectors.map(({ key }) => key));
   const others: Span[] = [];
   let from: Point = space.spanOf({ address: 0, length: 0 }).start;
@@ -102,17 +179,4 @@ function fromOthers(asked: FlowQuestion, read: ReadQuestion, policy: Policy, spa
     question: { ...read.question, sources: others },
     known: (atom) => (atom.kind === 'selected' && selectors.has(atom.key) ? false : read.known(atom)),
   };
-}
-
-function messageOf(result: AssertionResult['result'], kind: Kind, against: Side, options: AskOptions): string {
-  if (result === 'fulfilled') return 'fulfilled';
-  const [first] = against.parts;
-  if (first === undefined) return 'the limit of steps was reached, so the assertion could not be checked';
-  const { space } = options;
-  const { sources, destinations, services, conditions, decider } = formatted(first, against.compared, space);
-  const flows = `${addressText(sources, space)} → ${addressText(destinations, space)} ${serviceText(services)}`;
-  const when = conditions.length === 0 ? '' : ' under conditions';
-  const others = against.parts.length - 1;
-  const more = others === 0 ? '' : `, and ${others} more ${others === 1 ? 'region' : 'regions'}`;
-  return `${deciderText(decider)} ${kind === 'always' ? 'denies' : 'passes'} ${flows}${when}${more}`;
 }

@@ -28,17 +28,18 @@ export type ReadQuestion = {
   readonly matchers: Rule;
 };
 
-/** Reads a question about a policy. Returns the problems of a question that cannot be asked. */
+/**
+ * Reads a question about a policy. Returns the problems of a question that cannot be asked. `policy`: null to
+ * find the problems that the question has for every policy.
+ */
 export function readQuestion(
   asked: FlowQuestion,
-  policy: Policy,
+  policy: Policy | null,
   space: AddressSpace,
 ): ReadQuestion | readonly QuestionProblem[] {
   const problems: QuestionProblem[] = [];
-  const group =
-    asked.from === undefined || Array.isArray(asked.from)
-      ? undefined
-      : groupOf(policy, asked.from as { group: string });
+  const named = askedGroup(asked);
+  const group = named === null || policy === null ? undefined : groupNamed(policy, named);
   if (group === null)
     problems.push({ pointer: '/from/group', message: 'The policy has no source group with this id.' });
   const sources = Array.isArray(asked.from)
@@ -68,8 +69,22 @@ export function readQuestion(
   };
 }
 
-const groupOf = (policy: Policy, { group }: { readonly group: string }): Group | null =>
-  policy.groups.find(({ id }) => id === group) ?? null;
+/** Returns the source group that a question names; null if it names none. */
+export function askedGroup({ from }: FlowQuestion): string | null {
+  return from !== undefined && 'group' in from ? from.group : null;
+}
+
+const byId = new WeakMap<readonly Group[], ReadonlyMap<string, Group>>();
+
+/** Returns the group of a policy with an id; null if there is none. */
+export function groupNamed({ groups }: Policy, id: string): Group | null {
+  let known = byId.get(groups);
+  if (known === undefined) {
+    known = new Map(groups.map((group) => [group.id, group]));
+    byId.set(groups, known);
+  }
+  return known.get(id) ?? null;
+}
 
 /** Returns the sources of a group; null, which means every source, if a selector can select its sources. */
 function groupSpans(group: Group | null | undefined, space: AddressSpace): readonly Span[] | null {

@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { type Output, print, printing } from '#cli/client/remote.js';
 import { CliError } from '#cli/errors/command-error.js';
@@ -34,19 +35,58 @@ export function addTestCommand(policy: Command, terminal: Terminal, end: End): v
     .action(async (file: string, options: TestOptions) => {
       const source = await readValidSource(options.policy, terminal);
       const assertions = await readSource(file, terminal);
-      const results = await resultsOf(assertions, source, options.fallback);
+      const former = await formerFiles(assertions, file, terminal);
+      const results = await resultsOf(assertions, [source, ...former.sources], former.indexes, options.fallback);
       if (options.junit !== undefined) writeReport(options.junit, junitOf(results));
       print(terminal, options.output, { results }, (shown) => resultText(shown.results, styleOf(terminal)));
-      if (results.some(({ result }) => result !== 'fulfilled')) end(FAILED);
+      if (results.some(isFailed)) end(FAILED);
     });
 }
 
-async function resultsOf(assertions: Source, { form, value, json }: Source, fallback: 'allow' | 'deny') {
+type TestResult = Omit<AssertionResult, 'result'> & { readonly result: AssertionResult['result'] | 'skipped' };
+
+const isFailed = ({ result }: TestResult): boolean => result === 'broken' || result === 'unknown';
+
+/** Returns what an assertion with `opens_nothing_since` compares with; undefined for any other value. */
+function formerOf(assertion: unknown): Readonly<Record<string, unknown>> | undefined {
+  const { opens_nothing_since: former } = (assertion ?? {}) as { readonly opens_nothing_since?: unknown };
+  return typeof former === 'object' && former !== null ? (former as Readonly<Record<string, unknown>>) : undefined;
+}
+
+const listIn = ({ value }: Source): readonly { readonly id?: unknown }[] =>
+  Array.isArray(value.assertions) ? (value.assertions as readonly { readonly id?: unknown }[]) : [];
+
+/**
+ * Reads the policy files that assertions compare with. A relative path begins in the folder of the file with
+ * the assertions. `indexes`: the place of the policy of each assertion; 0 is the policy that is tested.
+ */
+async function formerFiles(assertions: Source, file: string, terminal: Terminal) {
+  const sources: Source[] = [];
+  const indexes: Record<string, number> = {};
+  const folder = file === '-' ? '.' : dirname(file);
+  for (const assertion of listIn(assertions)) {
+    const named = formerOf(assertion)?.file;
+    if (typeof named !== 'string' || typeof assertion.id !== 'string') continue;
+    sources.push(await readValidSource(resolve(folder, named), terminal));
+    indexes[assertion.id] = sources.length;
+  }
+  return { sources, indexes };
+}
+
+async function resultsOf(
+  assertions: Source,
+  policies: readonly Source[],
+  former: Readonly<Record<string, number>>,
+  fallback: 'allow' | 'deny',
+): Promise<readonly TestResult[]> {
   const { analyseDocument } = await import('#main.js');
   // An envelope without a mode is checked in the mode enforce.
-  const text = form === 'envelope' && !('mode' in value) ? JSON.stringify({ ...value, mode: 'enforce' }) : json;
-  const question = { kind: 'assertions', document: assertions.value, limit: SHOWN } as const;
-  const answer = await analyseDocument({ form, json: text }, question, fallback);
+  const texts = policies.map(({ form, value, json }) => ({
+    form,
+    json: form === 'envelope' && !('mode' in value) ? JSON.stringify({ ...value, mode: 'enforce' }) : json,
+  }));
+  const question = { kind: 'assertions', document: assertions.value, former, limit: SHOWN } as const;
+  const answer = await analyseDocument(texts, question, fallback);
   if (answer.kind === 'invalid_question')
     throw new CliError(
       [
@@ -55,23 +95,26 @@ async function resultsOf(assertions: Source, { form, value, json }: Source, fall
       ].join('\n'),
     );
   if (answer.kind !== 'assertions') throw new Error('check assertions: the answer is of another kind');
-  return answer.results;
+  const ofNode = new Set(listIn(assertions).flatMap((one) => (formerOf(one)?.revision === undefined ? [] : [one.id])));
+  return answer.results.map((one) => (ofNode.has(one.id) ? { ...one, result: 'skipped', message: SKIPPED } : one));
 }
 
-function resultText(results: readonly AssertionResult[], style: Style): string {
-  const failed = results.filter(({ result }) => result !== 'fulfilled').length;
+const SKIPPED =
+  'only a node has the revisions of a policy; `opens_nothing_since: {file: FILE}` compares with a policy file';
+
+function resultText(results: readonly TestResult[], style: Style): string {
+  const failed = results.filter(isFailed).length;
+  const skipped = results.filter(({ result }) => result === 'skipped').length;
   const lines = [
     ...results.flatMap((one) => resultLines(one, style)),
-    `${results.length} ${results.length === 1 ? 'assertion' : 'assertions'}, ${failed} failed`,
+    `${results.length} ${results.length === 1 ? 'assertion' : 'assertions'}, ${failed} failed${skipped === 0 ? '' : `, ${skipped} skipped`}`,
   ];
   return lines.map((line) => `${line}\n`).join('');
 }
 
-function resultLines(
-  { id, result, message, regions, regions_omitted: omitted }: AssertionResult,
-  style: Style,
-): string[] {
-  if (result === 'fulfilled') return [`${style.good('ok')}     ${id}`];
+function resultLines({ id, result, message, regions, regions_omitted: omitted }: TestResult, style: Style): string[] {
+  if (result === 'holds') return [`${style.good('ok')}     ${id}`];
+  if (result === 'skipped') return [`skipped ${id}: ${message}`];
   return [
     `${style.bad('failed')} ${id}: ${message}`,
     ...regions.flatMap((region) => [
@@ -91,18 +134,20 @@ function writeReport(file: string, xml: string): void {
 }
 
 /** Returns the results in the XML form of JUnit, which CI systems read. */
-function junitOf(results: readonly AssertionResult[]): string {
-  const failed = results.filter(({ result }) => result !== 'fulfilled').length;
+function junitOf(results: readonly TestResult[]): string {
+  const failed = results.filter(isFailed).length;
+  const skipped = results.filter(({ result }) => result === 'skipped').length;
   const cases = results.map(({ id, result, message, regions }) => {
     const name = `    <testcase classname="weir policy" name="${escaped(id)}"`;
-    if (result === 'fulfilled') return `${name}/>`;
+    if (result === 'holds') return `${name}/>`;
+    if (result === 'skipped') return `${name}>\n      <skipped message="${escaped(message)}"/>\n    </testcase>`;
     const details = regions.map((region) => `${flowsText(region)}\n${explainCommand(region.example)}`).join('\n');
     return `${name}>\n      <failure message="${escaped(message)}">${escaped(details)}</failure>\n    </testcase>`;
   });
   return [
     '<?xml version="1.0" encoding="UTF-8"?>',
     '<testsuites>',
-    `  <testsuite name="weir policy test" tests="${results.length}" failures="${failed}">`,
+    `  <testsuite name="weir policy test" tests="${results.length}" failures="${failed}"${skipped === 0 ? '' : ` skipped="${skipped}"`}>`,
     ...cases,
     '  </testsuite>',
     '</testsuites>',

@@ -5,11 +5,17 @@ import type { PolicyDiff } from './policy-diff.js';
 /**
  * A question about policies. `diff` compares two policies; the others are about one policy. `limit`: the
  * maximum number of regions in each list of the answer. `document`: a parsed document with assertions.
+ * `former`: for each assertion with a former policy, by its id, the index of that policy.
  */
 export type AnalysisQuestion =
   | { readonly kind: 'diff'; readonly limit: number }
   | { readonly kind: 'ask'; readonly asked: FlowQuestion; readonly limit: number }
-  | { readonly kind: 'assertions'; readonly document: unknown; readonly limit: number };
+  | {
+      readonly kind: 'assertions';
+      readonly document: unknown;
+      readonly limit: number;
+      readonly former?: Readonly<Record<string, number>>;
+    };
 
 export type AnalysisAnswer =
   | { readonly kind: 'diff'; readonly diff: PolicyDiff }

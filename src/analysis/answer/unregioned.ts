@@ -1,0 +1,6 @@
+import type { AssertionResult } from '#contracts/analysis/assertion.js';
+
+/** Returns the result of an assertion without regions. */
+export function unregioned(id: string, result: AssertionResult['result'], message: string): AssertionResult {
+  return { id, result, message, regions: [], regions_omitted: 0 };
+}

@@ -1,0 +1,35 @@
+import type { Assertion, CheckedAssertion } from '#contracts/analysis/assertion.js';
+import type { Policy } from '#contracts/policy/policy-model.js';
+import { affectedAssertions, checkChange } from './answer/changed-assertions.js';
+import { IPV4 } from './engine/address-space.js';
+
+/**
+ * The limit of steps of each comparison for the check of a write. It is reached after about a second, because
+ * the write waits for the check.
+ */
+const STEPS = 2_000_000;
+
+type CheckedWrite = {
+  /** The ids of the assertions whose former policy `found` needs. */
+  readonly needsFormer: readonly string[];
+  /** Returns the assertions that do not hold after the write. */
+  readonly found: (formerOf: (assertion: Assertion) => Policy | null) => readonly CheckedAssertion[];
+};
+
+/**
+ * Checks assertions for a write, which replaces the policy in force `before` by `after`. `isOver`: whether
+ * the time for the check is over. `limit`: the maximum number of regions of each assertion.
+ */
+export function checkedWrite(
+  before: Policy,
+  after: Policy,
+  assertions: readonly Assertion[],
+  { limit, isOver }: { readonly limit: number; readonly isOver: () => boolean },
+): CheckedWrite {
+  const options = { space: IPV4, steps: STEPS, limit, isOver };
+  const affected = affectedAssertions(before, after, assertions, options);
+  return {
+    needsFormer: affected.filter((assertion) => 'opens_nothing_since' in assertion).map(({ id }) => id),
+    found: (formerOf) => checkChange(before, after, affected, { ...options, formerOf }),
+  };
+}
