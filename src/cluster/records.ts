@@ -147,6 +147,7 @@ export const REPLICATED_RECORDS = [
   RECORDS.policy,
   RECORDS.performanceMode,
   RECORDS.interceptCa,
+  RECORDS.assertions,
   RECORDS.integration,
   RECORDS.clusterToken,
   RECORDS.tokenKey,

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Observable } from 'rxjs';
+import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { ChangeEnd, PendingChange, RevertedChange } from '#contracts/policy/pending-change.js';
 import type {
   PolicyChange,
@@ -125,8 +126,9 @@ export type PolicyStore = {
    * Writes a commit as one atomic batch and waits until the disk has stored it. Throws `generation_regressed`
    * if the generation is lower than the stored one. Throws `revision_conflict` if the revision is not newer
    * than the stored one, or if an edit refers to another revision than the stored one. Also throws
-   * `revision_conflict` if `activate` names no stored policy, if there was another commit after `base`, or if
-   * the commit would end a pending change of a single node after its deadline.
+   * `revision_conflict` if `activate` names no stored policy, if there was another commit after `base`, if
+   * the list of assertions has another revision than `assertions`, or if the commit would end a pending
+   * change of a single node after its deadline.
    */
   commit(change: PolicyChange): Promise<void>;
   /**
@@ -172,11 +174,12 @@ export type EnforcedRecord = {
 /**
  * A commit as operations of the key-value store, with the head that they write. `headRevision`: the revision
  * of the head before the commit in the shared store; the commit is valid only for this head. 0 on a single
- * node.
+ * node. `listRevision`: the same for the list of assertions; null if the commit is valid with every list.
  */
 export type PolicyPlan = {
   readonly head: PolicyHead;
   readonly headRevision: bigint;
+  readonly listRevision: bigint | null;
   readonly operations: readonly KvOperation[];
 };
 
@@ -279,6 +282,35 @@ export type InterceptCaStore = {
    * the CA is stored on this node alone.
    */
   readonly changed: Observable<unknown>;
+};
+
+/** The list of assertions. Without a list, its revision is 0, and time and author are null. */
+export type AssertionList = {
+  readonly revision: number;
+  readonly assertions: readonly Assertion[];
+  readonly updated_at: string | null;
+  readonly updated_by: string | null;
+};
+
+export type AssertionStore = {
+  /**
+   * Returns the same object while the list is unchanged. Throws `store_damaged` for a list that this build
+   * cannot read.
+   */
+  read(): Promise<AssertionList>;
+  /**
+   * Writes the list that `next` returns for the stored one, which is null if this build cannot read it.
+   * `expected` is the revision that must be stored: 0 if there must be no list, undefined if any revision is
+   * accepted. Throws `revision_conflict` if another revision is stored. An error that `next` throws rejects
+   * the promise.
+   */
+  write(
+    author: string,
+    expected: number | undefined,
+    next: (stored: readonly Assertion[] | null) => readonly Assertion[],
+  ): Promise<AssertionList>;
+  /** Emits after each change of the list, by this node or by another node of the cluster. */
+  readonly changed: Observable<void>;
 };
 
 export type Role = 'admin' | 'readonly';

@@ -8,6 +8,7 @@ import { loadPolicyStore, type SharedCommits } from '#store/policies/policy-stor
 import { intactEntries } from '#store/records/intact-values.js';
 import { under } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
+import { createAssertionStore } from '#store/settings/assertion-store.js';
 import { createIntegrationStore } from '#store/settings/integration-store.js';
 import { createInterceptCaStore } from '#store/settings/intercept-ca-store.js';
 import { createKubernetesObjectsStore, type KubernetesObjectsStore } from '#store/settings/kubernetes-objects-store.js';
@@ -18,6 +19,7 @@ import { createTokenStore } from '#store/tokens/token-store.js';
 import { StoreError } from './store-error.js';
 import type { FindingListener } from './store-finding.js';
 import type {
+  AssertionStore,
   IntegrationStore,
   InterceptCaStore,
   KvStore,
@@ -32,6 +34,7 @@ export type Store = {
   readonly policies: PolicyStore;
   readonly settings: SettingsStore;
   readonly integrations: IntegrationStore;
+  readonly assertions: AssertionStore;
   readonly kubernetesObjects: KubernetesObjectsStore;
   readonly interceptCa: InterceptCaStore;
   readonly tokens: TokenStore;
@@ -114,6 +117,7 @@ export async function assembleStore(
     policies,
     settings: createSettingsStore(store ?? kv, store, onFinding),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store, onFinding }),
+    assertions: createAssertionStore(store ?? kv, { shared: store }),
     kubernetesObjects: createKubernetesObjectsStore(kv),
     interceptCa: createInterceptCaStore(sharedCa ?? kv, seal, { shared: sharedCa }),
     tokens: createTokenStore(kv, onFinding),

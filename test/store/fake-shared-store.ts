@@ -108,6 +108,7 @@ export class FakeNode implements SharedStore {
       applied: this.applied,
       node: 'node-a',
       headRevision: 0n,
+      revisionOf: () => 0n,
       settle: ({ operations }: PolicyPlan) => this.batch(operations),
       commit: ({ operations }: PolicyPlan) => this.batch(operations),
     };

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { PolicyPut } from '#contracts/policy/policy-record.js';
-import { ALWAYS_KEPT, beyondBounds, type ListedRevision } from '#store/policies/history-bounds.js';
+import { ALWAYS_KEPT, beyondBounds, keysOfFormer, type ListedRevision } from '#store/policies/history-bounds.js';
 import { loadPolicyStore } from '#store/policies/policy-store.js';
+import { createAssertionStore } from '#store/settings/assertion-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -14,7 +15,15 @@ const listed = (
   revision: number,
   bytes = 1,
   at: string | null = `2026-01-01T00:00:${revision + 10}Z`,
-) => ({ key: `history/${policy}/${revision}`, policy, revision, at, bytes }) satisfies ListedRevision;
+) =>
+  ({
+    key: `history/${policy}/${revision}`,
+    policy,
+    revision,
+    at,
+    name: policy.toUpperCase(),
+    bytes,
+  }) satisfies ListedRevision;
 const range = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 const keysOf = (policy: string, from: number, to: number) => range(from, to).map((n) => `history/${policy}/${n}`);
 const NONE: ReadonlySet<string> = new Set();
@@ -56,6 +65,17 @@ describe('the revisions beyond the bounds of the history', () => {
     const all = range(1, 20).map((n) => listed('a', n, n < 6 ? 0 : 10, n < 6 ? null : undefined));
     expect([...beyondBounds(all, NONE, { revisions: 100, bytes: 110 })]).toEqual(keysOf('a', 6, 9));
     expect([...beyondBounds(all, NONE, { revisions: 18, bytes: 1_000 })]).toEqual(keysOf('a', 1, 2));
+  });
+
+  test.each([
+    ['its id', { revision: 3, policy: 'a' }, ['history/a/3']],
+    ['its name at that revision', { revision: 3, policy: ' A ' }, ['history/a/3']],
+    ['its present name', { revision: 3, policy: 'new' }, ['history/b/3']],
+    ['no policy', { revision: 3 }, ['history/a/3', 'history/b/3']],
+    ['a revision that does not exist', { revision: 40, policy: 'a' }, []],
+  ])('an assertion that names a policy by %s keeps its revision', (_, former, keys) => {
+    const all = [...range(1, 30).map((n) => listed('a', n)), ...range(1, 30).map((n) => listed('b', n))];
+    expect(keysOfFormer(all, [former], (policy) => (policy === 'b' ? 'New' : null))).toEqual(keys);
   });
 
   test('the kept revisions are within both bounds, or are the least that is always kept', () => {
@@ -193,6 +213,22 @@ describe('the sweep of the history', () => {
     const end = { change: id, outcome: 'revert', reason: '', at: '2026-02-01T08:30:00.000Z', by: 'weir' } as const;
     await policies.settle({ ...end, because: 'elapsed' });
     expect(Buffer.from((await policies.active())?.body ?? []).toString()).toBe('{"n":2}');
+  });
+
+  test('the sweep of the history keeps a revision that an assertion compares with, and removes nothing while the list cannot be read', async () => {
+    const kv = createMemoryStore();
+    const policies = await open(kv);
+    const assertions = createAssertionStore(kv);
+    await assertions.write('ann', 0, () => [{ id: 'ratchet', opens_nothing_since: { revision: 3, policy: 'a' } }]);
+    for (let revision = 1; revision <= 30; revision++)
+      await policies.commit({ put: storedPolicy({ id: 'a', revision }, `{"n":${revision}}`), generation: revision });
+    const list = (await kv.get('setting/assertions')) ?? new Uint8Array();
+    await kv.put('setting/assertions', Buffer.from('{"of":"a newer build"}'), { sync: true });
+    await expect(policies.sweep.sweep()).rejects.toMatchObject({ code: 'store_damaged' });
+    expect((await policies.history('a')).length).toBe(30);
+    await kv.put('setting/assertions', list, { sync: true });
+    await policies.sweep.sweep();
+    expect([...(await textsOf(policies))].map(([revision]) => revision)).toEqual([...range(19, 30).reverse(), 3]);
   });
 
   test('the sweep of the history removes the parts of removed revisions only, while a revision cannot be read', async () => {

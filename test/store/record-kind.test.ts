@@ -58,6 +58,7 @@ const SAMPLES: Readonly<Record<string, readonly [key: string, value: unknown]>> 
     'setting/tls-intercept-ca',
     { cert_pem: 'pem', chain_pem: '', fingerprint: HASH, sealed_key: 's', ...REVISION },
   ],
+  'store assertions': ['setting/assertions', { assertions: [{ id: 'no-ssh', never: {} }], ...REVISION }],
   'store token': ['token/t', TOKEN],
   'store clusterToken': ['cluster-token/t', TOKEN],
   'store tokenKey': [`token-key/${await calculateJwkThumbprint(jwk)}`, { jwk, node: 'n1' }],
@@ -120,6 +121,7 @@ describe('the records of the store and of etcd', () => {
     expect(REPLICATED_RECORDS.map(({ prefix }) => prefix).sort()).toEqual(
       [
         ...['head', 'policy/', 'integration/', 'setting/performance_mode', 'setting/tls-intercept-ca'],
+        'setting/assertions',
         ...['cluster-token/', 'token-key/', 'removed-node/', 'cluster-node/'],
       ].sort(),
     );

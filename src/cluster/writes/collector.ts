@@ -7,7 +7,9 @@ import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
 import {
   beyondBounds,
   DEFAULT_BOUNDS,
+  type FormerRevision,
   type HistoryBounds,
+  keysOfFormer,
   type ListedRevision,
   placeInHistory,
 } from '#store/policies/history-bounds.js';
@@ -15,6 +17,7 @@ import { historyKey } from '#store/policies/policy-plan.js';
 import type { PolicyRow } from '#store/policies/policy-row.js';
 import { factsOf } from '#store/policies/revision-facts.js';
 import { RECORDS } from '#store/records/records.js';
+import { ASSERTIONS, formerRevisions } from '#store/settings/assertion-store.js';
 
 /** The number of commit ids that etcd keeps. */
 const COMMITS = 10_000;
@@ -49,13 +52,22 @@ export async function collect(
   const { entries } = await client.range(keys.shared, READ);
   const head = entries.find(({ key }) => keys.local(key) === 'head');
   if (head === undefined) return { removed: 0, isComplete: true };
-  const when = [fence, { key: head.key, modRevision: head.modRevision }];
+  const list = entries.find(({ key }) => keys.local(key) === ASSERTIONS);
+  const when = [
+    fence,
+    { key: head.key, modRevision: head.modRevision },
+    { key: keys.inEtcd(ASSERTIONS), modRevision: list?.modRevision ?? 0n },
+  ];
   const history = await client.range(keys.history, READ);
   const { value: state } = RECORDS.head.reading(RECORDS.head.prefix, head.value);
   const policies = entries.filter(({ key }) => keys.local(key)?.startsWith('policy/'));
   const present = policies.map(({ key, value }) => RECORDS.policy.reading(keys.nameOf(key), value).value);
   const needed = [...present, state?.pending?.before.row].filter((row) => row != null);
-  const old = oldRevisions(history.entries, { keys, needed, bounds });
+  const assertions = list === undefined ? [] : RECORDS.assertions.reading(ASSERTIONS, list.value).value?.assertions;
+  // A list that this build cannot read can name any revision.
+  if (assertions === undefined) return { removed: 0, isComplete: true };
+  const former = formerRevisions(assertions);
+  const old = oldRevisions(history.entries, { keys, needed, former, bounds });
   const kept = history.entries.filter(({ key }) => !old.has(key));
   const rows = [
     ...present,
@@ -86,18 +98,33 @@ export async function collect(
 type Kept = {
   readonly keys: ClusterKeys;
   readonly needed: readonly PolicyRow[];
+  readonly former: readonly FormerRevision[];
   readonly bounds: HistoryBounds;
 };
 
-/** Returns the keys in etcd of the revisions beyond the bounds. `needed`: the rows whose revisions stay. */
-function oldRevisions(history: readonly KeyValue[], { keys, needed, bounds }: Kept): ReadonlySet<string> {
+/**
+ * Returns the keys in etcd of the revisions beyond the bounds. `needed`: the rows whose revisions stay.
+ * `former`: the revisions that assertions compare with, which stay too.
+ */
+function oldRevisions(history: readonly KeyValue[], { keys, needed, former, bounds }: Kept): ReadonlySet<string> {
   const listed = history.map(({ key, value }): ListedRevision => {
     const name = keys.nameOf(key);
     const { value: row } = RECORDS.history.reading(name, value);
     const facts = row === undefined ? {} : factsOf(row);
-    return { ...placeInHistory(name), key, at: row?.updated_at ?? null, bytes: facts.bytes ?? 0 };
+    return {
+      ...placeInHistory(name),
+      key,
+      at: row?.updated_at ?? null,
+      name: row?.name ?? null,
+      bytes: facts.bytes ?? 0,
+    };
   });
-  return beyondBounds(listed, new Set(needed.map(({ id, revision }) => keys.inEtcd(historyKey(id, revision)))), bounds);
+  const names = new Map(needed.map(({ id, name }) => [id, name]));
+  const kept = [
+    ...needed.map(({ id, revision }) => keys.inEtcd(historyKey(id, revision))),
+    ...keysOfFormer(listed, former, (policy) => names.get(policy) ?? null),
+  ];
+  return beyondBounds(listed, new Set(kept), bounds);
 }
 
 /** Returns the keys of the parts and lists of parts in etcd that no policy in `rows` needs. */

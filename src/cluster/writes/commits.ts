@@ -10,6 +10,7 @@ import type { Replica } from '#cluster/replica/replica.js';
 import { failureBeforeCommit, storeFailure } from '#cluster/store-failure.js';
 import type { ChangeEnd } from '#contracts/policy/pending-change.js';
 import type { SharedCommits } from '#store/policies/policy-store.js';
+import { ASSERTIONS } from '#store/settings/assertion-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore, PolicyPlan } from '#store/store-types.js';
 import { proposedBodies } from './proposed-bodies.js';
@@ -149,9 +150,17 @@ export class Commits implements SharedCommits {
     return this.#replica.revisionOf('head');
   }
 
-  /** The conditions that the cluster and the head (last commit) are unchanged since the plan was made. */
-  #unchanged({ headRevision }: PolicyPlan): readonly Condition[] {
+  revisionOf(key: string): bigint {
+    return this.#replica.revisionOf(key);
+  }
+
+  /**
+   * The conditions that the cluster, the head (last commit), and the list of assertions, if it was checked,
+   * are unchanged since the plan was made.
+   */
+  #unchanged({ headRevision, listRevision }: PolicyPlan): readonly Condition[] {
     return [
+      ...(listRevision === null ? [] : [{ key: this.#keys.inEtcd(ASSERTIONS), modRevision: listRevision }]),
       { key: this.#keys.meta, modRevision: this.#replica.metaRevision },
       { key: this.#keys.inEtcd('head'), modRevision: headRevision },
     ];
@@ -192,7 +201,7 @@ export class Commits implements SharedCommits {
         throw storeFailure('commit the policy', failure);
       return await this.#settle(lock, sequence, commit);
     }
-    throw lost('another node has changed the policies, or this node has lost the write lock');
+    throw lost('another node has changed the policies or the assertions, or this node has lost the write lock');
   }
 
   /**

@@ -68,6 +68,8 @@ export type PolicyChange = {
    * the commit if a pending change has ended in between.
    */
   readonly base?: string;
+  /** The revision of the list of assertions with which the change was checked; see `PolicyStore.commit`. */
+  readonly assertions?: number;
   readonly generation: number;
 };
 

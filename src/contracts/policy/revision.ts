@@ -23,6 +23,8 @@ export type PolicyEvent = {
   readonly by: string;
   readonly at: string;
   readonly comment?: string;
+  /** The ids of assertions that the write broke, and that its author named in `?override`. */
+  readonly overrides?: readonly string[];
   /** The generation of the event; absent if the event did not change the policy in force. */
   readonly generation?: number;
 };
@@ -36,6 +38,8 @@ export type RevisionOrigin = {
   /** The earlier revision whose document a rollback or a revert wrote again. */
   readonly of_revision?: number;
   readonly size?: ChangeSize;
+  /** The ids of assertions that the write broke, and that its author named in `?override`. */
+  readonly overrides?: readonly string[];
 };
 
 /** The facts that the history keeps about a revision, beside the policy record. */

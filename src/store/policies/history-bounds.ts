@@ -17,6 +17,8 @@ export type ListedRevision = {
   readonly policy: string;
   readonly revision: number;
   readonly at: string | null;
+  /** The name of the policy at this revision; null if it has none, or if its record cannot be read. */
+  readonly name: string | null;
   /** The bytes that the write has added to the store; 0 if an older build wrote the revision. */
   readonly bytes: number;
 };
@@ -62,6 +64,33 @@ export function beyondBounds(
     bytes -= added;
   }
   return beyond;
+}
+
+/** A revision that an assertion compares with. `policy`: id or name; undefined for any policy. */
+export type FormerRevision = { readonly revision: number; readonly policy?: string | undefined };
+
+/**
+ * Returns the keys of the revisions that assertions compare with. `nameOf`: the present name of a policy. If
+ * an assertion names no policy, the revision of each policy is meant, because each can be in force.
+ */
+export function keysOfFormer(
+  revisions: readonly ListedRevision[],
+  former: readonly FormerRevision[],
+  nameOf: (policy: string) => string | null,
+): readonly string[] {
+  if (former.length === 0) return [];
+  const folded = (name: string | null) => name?.trim().toLowerCase();
+  return revisions
+    .filter(({ policy, revision, name }) =>
+      former.some(
+        (wanted) =>
+          wanted.revision === revision &&
+          (wanted.policy === undefined ||
+            wanted.policy === policy ||
+            [folded(name), folded(nameOf(policy))].includes(folded(wanted.policy))),
+      ),
+    )
+    .map(({ key }) => key);
 }
 
 /** Returns the policy and the revision that a key of the history names. */

@@ -5,7 +5,14 @@ import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { listKey, partKey } from './bodies.js';
-import { beyondBounds, type HistoryBounds, type ListedRevision, placeInHistory } from './history-bounds.js';
+import {
+  beyondBounds,
+  type FormerRevision,
+  type HistoryBounds,
+  keysOfFormer,
+  type ListedRevision,
+  placeInHistory,
+} from './history-bounds.js';
 import { historyKey } from './policy-plan.js';
 import type { PolicyRow, PolicyState } from './policy-row.js';
 import { factsOf } from './revision-facts.js';
@@ -34,6 +41,7 @@ export class HistorySweep {
   readonly #runExclusive: <T>(task: () => Promise<T>) => Promise<T>;
   readonly #state: () => PolicyState;
   readonly #bounds: HistoryBounds;
+  readonly #former: () => Promise<readonly FormerRevision[]>;
   /** The keys that commits have written since the start of the running sweep; null if none runs. */
   #written: Set<string> | null = null;
   #commits = 0;
@@ -41,17 +49,22 @@ export class HistorySweep {
   #timer: NodeJS.Timeout | undefined;
   #isStopped = false;
 
-  /** `runExclusive`: the mutex under which all commits run. */
+  /**
+   * `runExclusive`: the mutex under which all commits run. `former`: returns the revisions that assertions
+   * compare with. If it throws a `StoreError`, nothing is removed.
+   */
   constructor(
     kv: KvStore,
     runExclusive: <T>(task: () => Promise<T>) => Promise<T>,
     state: () => PolicyState,
     bounds: HistoryBounds,
+    former: () => Promise<readonly FormerRevision[]> = async () => [],
   ) {
     this.#kv = kv;
     this.#runExclusive = runExclusive;
     this.#state = state;
     this.#bounds = bounds;
+    this.#former = former;
   }
 
   /** Starts to sweep at intervals. */
@@ -101,7 +114,9 @@ export class HistorySweep {
 
   async #sweep(written: ReadonlySet<string>): Promise<Swept> {
     const { listed, lists, isComplete } = await this.#listed();
-    const beyond = beyondBounds(listed, this.#needed(), this.#bounds);
+    const { rows } = this.#state();
+    const former = keysOfFormer(listed, await this.#former(), (policy) => rows.get(policy)?.name ?? null);
+    const beyond = beyondBounds(listed, new Set([...this.#needed(), ...former]), this.#bounds);
     const removed = await this.#removeRows([...beyond], lists);
     const notes = await this.#notes();
     // A revision that this build cannot read can need any part.
@@ -124,7 +139,7 @@ export class HistorySweep {
     const unreadable: string[] = [];
     const unread = (key: string): void => {
       unreadable.push(key);
-      listed.push({ ...placeInHistory(key), key, at: null, bytes: 0 });
+      listed.push({ ...placeInHistory(key), key, at: null, name: null, bytes: 0 });
     };
     for await (const [key, value] of intactEntries(this.#kv, under('history/'), (_, damaged) => unread(damaged))) {
       const { value: row } = RECORDS.history.reading(key, value);
@@ -133,7 +148,8 @@ export class HistorySweep {
         continue;
       }
       lists.set(key, row.body_sha256);
-      listed.push({ key, policy: row.id, revision: row.revision, at: row.updated_at, bytes: factsOf(row).bytes ?? 0 });
+      const { id: policy, revision, name, updated_at: at } = row;
+      listed.push({ key, policy, revision, at, name, bytes: factsOf(row).bytes ?? 0 });
     }
     const isComplete = (beyond: ReadonlySet<string>): boolean => unreadable.every((key) => beyond.has(key));
     return { listed, lists, isComplete };

@@ -17,7 +17,7 @@ export const historyKey = (id: string, revision: number) => `history/${id}/${Str
 /** `body`: the write of the policy text; undefined if the commit writes no policy. */
 export type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
 /** The state of the policies for which a plan is made, and the revision of its head in the shared store. */
-type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision'>;
+type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision' | 'listRevision'>;
 type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
 
 /**
@@ -26,7 +26,7 @@ type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWri
  */
 export async function planOf(
   change: PolicyChange,
-  { headRevision, ...state }: PlannedOn,
+  { headRevision, listRevision, ...state }: PlannedOn,
   bodyOf: BodyOf,
 ): Promise<Plan> {
   const { put, origin, activate, deactivate, remove, event, pending: write, generation, base } = change;
@@ -94,7 +94,7 @@ export async function planOf(
     ...(reverted && { reverted }),
   };
   operations.push(putJson(HEAD, next));
-  return { head: next, headRevision, operations, body };
+  return { head: next, headRevision, listRevision, operations, body };
 }
 
 /**

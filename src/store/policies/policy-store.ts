@@ -12,6 +12,7 @@ import { createMutex } from '#store/mutex.js';
 import { intactEntries } from '#store/records/intact-values.js';
 import { putJson, under } from '#store/records/json-value.js';
 import { RECORDS } from '#store/records/records.js';
+import { ASSERTIONS, formerRevisions, readAssertionList } from '#store/settings/assertion-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { FindingListener } from '#store/store-finding.js';
 import type {
@@ -45,6 +46,8 @@ export type SharedCommits = Pick<SharedStore, 'applied'> & {
   readonly node: string;
   /** The revision of the head (last commit) that `applied` has emitted last. */
   readonly headRevision: bigint;
+  /** Returns the revision in the shared store of a key in the replica; 0 if the replica lacks the key. */
+  revisionOf(key: string): bigint;
   /**
    * Writes a commit to the shared store. Resolves when `applied` has emitted the commit on this node. Throws
    * `revision_conflict` if another node has committed since.
@@ -104,7 +107,13 @@ class KvPolicyStore implements PolicyStore {
     bounds: HistoryBounds,
   ) {
     this.#kv = kv;
-    this.sweep = new HistorySweep(kv, this.#runExclusive, () => this.#state, bounds);
+    this.sweep = new HistorySweep(
+      kv,
+      this.#runExclusive,
+      () => this.#state,
+      bounds,
+      async () => formerRevisions((await readAssertionList(kv)).assertions),
+    );
     this.#commits = new CommitWriter(kv, this.#runExclusive, (operations) => this.#follow(operations));
     this.#shared = shared;
     this.#bodies = new Bodies(kv);
@@ -207,6 +216,7 @@ class KvPolicyStore implements PolicyStore {
       const plan = {
         head,
         headRevision: this.#headRevision,
+        listRevision: null,
         operations: [...(row === null ? [] : writesOf(row)), putJson(HEAD, head)],
       };
       if (this.#shared !== null) await this.#shared.settle(plan, end);
@@ -331,11 +341,34 @@ class KvPolicyStore implements PolicyStore {
   #planned(change: PolicyChange): Promise<Plan> {
     const known = this.#plans.get(change);
     if (known !== undefined) return known;
-    const planned = planOf(change, { ...this.#state, headRevision: this.#headRevision }, (put, stored) =>
-      this.#bodyOf(put, stored),
-    );
+    const planned = this.#newPlan(change);
     this.#plans.set(change, planned);
     return planned;
+  }
+
+  async #newPlan(change: PolicyChange): Promise<Plan> {
+    const listRevision = await this.#listRevision(change);
+    return planOf(change, { ...this.#state, headRevision: this.#headRevision, listRevision }, (put, stored) =>
+      this.#bodyOf(put, stored),
+    );
+  }
+
+  /**
+   * Returns the revision of the list of assertions in the shared store, which a commit needs unchanged; null
+   * if the commit is valid with every list. Throws `revision_conflict` if the list has changed since the
+   * check of the commit.
+   */
+  async #listRevision({ assertions: checked }: PolicyChange): Promise<bigint | null> {
+    if (checked === undefined) return null;
+    // Read the revision before the list: if the replica stores another list in between, the condition of the
+    // commit fails.
+    const shared = this.#shared?.revisionOf(ASSERTIONS) ?? 0n;
+    const { revision } = await readAssertionList(this.#kv);
+    if (revision === checked) return shared;
+    throw new StoreError(
+      'revision_conflict',
+      'commit the policy: the list of assertions was changed meanwhile; nothing was changed',
+    );
   }
 
   /** Updates the state in memory after a batch of the cluster, or after the end of a pending change. */

@@ -8,6 +8,7 @@ const event: z.ZodType<PolicyEvent> = z.object({
   by: text,
   at: instant,
   comment: text.exactOptional(),
+  overrides: z.array(text).exactOptional(),
   generation: count.exactOptional(),
 });
 const counts: z.ZodType<ItemCounts> = z.object({ added: count, changed: count, removed: count });
@@ -17,6 +18,7 @@ const facts: z.ZodType<RevisionFacts> = z.object({
   source_group: text.exactOptional(),
   of_revision: count.exactOptional(),
   size: z.object({ groups: counts, rules: counts, other: z.boolean() }).exactOptional(),
+  overrides: z.array(text).exactOptional(),
   generation: count.exactOptional(),
   bytes: count.exactOptional(),
   activated: event.exactOptional(),

@@ -1,6 +1,7 @@
 import { createHash, createPublicKey } from 'node:crypto';
 import type { JWK } from 'jose';
 import { z } from 'zod';
+import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
 import type { IntegrationRecord, InterceptCaRecord, TokenRecord } from '#store/store-types.js';
 import { count, id, instant, policyFields, text } from './record-fields.js';
@@ -94,6 +95,24 @@ export type PerformanceSetting = {
   readonly updated_at: string;
   readonly updated_by: string;
 };
+/** The list of assertions, with the time and author of its last write. */
+export type AssertionRecord = {
+  /** The number of writes of the list. */
+  readonly revision: number;
+  readonly updated_at: string;
+  readonly updated_by: string;
+  readonly assertions: readonly Assertion[];
+};
+/**
+ * The store knows only the members that it needs itself, because a newer build can write other assertions.
+ * The check of a policy write refuses a list that this build does not know whole.
+ */
+const assertions = z.array(
+  z.looseObject({
+    id: text,
+    opens_nothing_since: z.looseObject({ revision: count, policy: text.exactOptional() }).exactOptional(),
+  }),
+) as z.ZodType<unknown> as z.ZodType<readonly Assertion[]>;
 /** A part of the JSON text of a policy: the hash of the part, and its length. */
 export type Part = { readonly sha256: string; readonly bytes: number };
 
@@ -135,6 +154,10 @@ export const RECORDS = {
       }),
       z.object({ revision: count, sealed_key: z.never().exactOptional() }),
     ]),
+  ),
+  assertions: new RecordKind<AssertionRecord>(
+    'setting/assertions',
+    z.object({ revision: count, updated_at: instant, updated_by: text, assertions }),
   ),
   token: new RecordKind<TokenRecord>('token/', tokenRecord, (record) => record.id),
   clusterToken: new RecordKind<TokenRecord>('cluster-token/', tokenRecord, (record) => record.id),
