@@ -9,7 +9,7 @@ const only = (name, from, allowed, comment) => ({
 /** The files that declare what the API can ask of the node, beside the implementations. */
 const OPERATIONS = [
   '^src/(actors|cluster|policies)/operations[.]ts$',
-  '^src/policies/(analysis|explain|pending-changes)[.]ts$',
+  '^src/policies/(analysis|assertions|explain|pending-changes)[.]ts$',
   '^src/kubernetes/operations/',
   '^src/service-plane/ca/intercept-ca-setting[.]ts$',
   '^src/store/(tokens/authority|store-types)[.]ts$',

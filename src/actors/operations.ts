@@ -9,6 +9,7 @@ import type { Traffic } from '#dataplane/operations.js';
 import type { NodeLookups } from '#dns/operations.js';
 import type { Integrations } from '#kubernetes/operations/integrations.js';
 import type { KubernetesOperations } from '#kubernetes/operations/operations.js';
+import type { AssertionOperations } from '#policies/assertions.js';
 import type { PolicyOperations } from '#policies/operations.js';
 import type { PendingChanges } from '#policies/pending-changes.js';
 import type { SettingsStore } from '#store/store-types.js';
@@ -19,6 +20,8 @@ import type { SettingsStore } from '#store/store-types.js';
  */
 export type Operations = {
   readonly policies: PolicyOperations;
+  /** The assertions that each write of the policy in force must keep. */
+  readonly assertions: AssertionOperations;
   /** The pending change: a policy write that is reverted unless an operator confirms it. */
   readonly pendingChange: PendingChanges;
   readonly performanceMode: {

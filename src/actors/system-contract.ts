@@ -15,7 +15,7 @@ import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { ServicePlaneState } from '#service-plane/operations.js';
 import type { KubernetesObjectsStore } from '#store/settings/kubernetes-objects-store.js';
-import type { IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
+import type { AssertionStore, IntegrationStore, PolicyStore, SettingsStore } from '#store/store-types.js';
 import type { DataplanePorts } from './dataplane.actor.js';
 import type { Operations } from './operations.js';
 import type { ReloadPorts } from './reload.actor.js';
@@ -45,6 +45,7 @@ export type SystemPorts = {
     readonly policies: PolicyStore;
     readonly settings: SettingsStore;
     readonly integrations: IntegrationStore;
+    readonly assertions: AssertionStore;
     readonly kubernetesObjects: KubernetesObjectsStore;
   };
   /** The datapath and its settings; null if the configuration has no `dataplane` section. */

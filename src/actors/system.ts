@@ -32,6 +32,7 @@ import type { IntegrationSnapshot } from '#kubernetes/operations/integration-sta
 import { integrationsOver } from '#kubernetes/operations/integrations.js';
 import { kubernetesOperations } from '#kubernetes/operations/operations.js';
 import { ANALYSIS_BUDGET_MS, ANALYSIS_IDLE_MS } from '#policies/analysis.js';
+import { assertionsOver } from '#policies/assertions.js';
 import { ACTIVE_BUDGET_MS, DRAFT_BUDGET_MS, explainLane, WAITING_PER_SUBJECT } from '#policies/explain.js';
 import { FairQueue, runOrRefuse } from '#policies/fair-queue.js';
 import { policyOperations } from '#policies/operations.js';
@@ -139,6 +140,7 @@ export function createSystem(ports: SystemPorts): System {
       membership: async (named, options) => kubernetes?.binding.membership(named, options) ?? NOTHING_LISTED,
       surroundings,
       enforced: dataplane !== null,
+      assertionBudgetMs: activationTimeoutMs / 2,
       now,
       adoptedGeneration: () => adoptedGeneration,
       hasInterceptCa: () => hasInterceptCa,
@@ -349,6 +351,11 @@ export function createSystem(ports: SystemPorts): System {
   // This queue runs one dry run at a time. Clients with the role `readonly` can also send dry runs, and a
   // policy write must wait for at most one of them.
   const dryRuns = new FairQueue(WAITING_PER_SUBJECT);
+  const analysis = {
+    policies: store.policies,
+    lane: explainLane(analysing, ANALYSIS_BUDGET_MS),
+    surroundings,
+  };
   const policies = policyOperations({
     policies: store.policies,
     generation: () => generation,
@@ -366,11 +373,7 @@ export function createSystem(ports: SystemPorts): System {
       ...{ ...explainPorts, surroundings, node: nodeNow, membership: membershipFor, enforcedInstead },
       unforwardedReason: (name) => dns?.unforwardedReason(name) ?? null,
     },
-    analysis: {
-      policies: store.policies,
-      lane: explainLane(analysing, ANALYSIS_BUDGET_MS),
-      surroundings,
-    },
+    analysis,
     describe: () => ({
       ...{ policies: store.policies, createThread, surroundings },
       membership: kubernetes?.distribution.listed(),
@@ -406,6 +409,7 @@ export function createSystem(ports: SystemPorts): System {
     bus,
     started: Promise.race([waitFor(node, hasStarted), withheld]).then(() => {}),
     policies,
+    assertions: assertionsOver({ store: store.assertions, analysis }),
     pendingChange: changes,
     performanceMode: {
       source: store.settings.source,

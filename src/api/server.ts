@@ -20,6 +20,7 @@ import { auditResource } from '#api/findings/audit.route.js';
 import { integrationStatusResource } from '#api/kubernetes/integration-status.route.js';
 import { integrationsResource } from '#api/kubernetes/integrations.route.js';
 import { openapiResource } from '#api/openapi/openapi.route.js';
+import { assertionsResource } from '#api/policies/assertions.route.js';
 import { explainResource } from '#api/policies/explain.route.js';
 import { awaitMinGeneration, tellEnforcedInstead } from '#api/policies/generation-headers.js';
 import { groupMembersResource } from '#api/policies/group-members.route.js';
@@ -69,6 +70,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     historyResource,
     sourceGroupsResource,
     groupMembersResource,
+    assertionsResource,
     performanceModeResource,
     configReloadResource,
     tlsInterceptCaResource,

@@ -1,3 +1,4 @@
+import type { AssertionFailure } from '#contracts/analysis/assertion.js';
 import type { ConfigFileProblem } from '#contracts/config/config-problem-codes.js';
 import type { Problem } from '#contracts/policy/policy-problem.js';
 
@@ -7,10 +8,21 @@ export type Refusal = {
   readonly code: RefusalCode;
   /** One sentence that explains the refusal to the operator. */
   readonly detail: string;
-  readonly problems?: readonly (Problem | ConfigFileProblem)[];
+  readonly problems?: readonly (Problem | ConfigFileProblem | ParameterProblem)[];
+  /** With the code `assertion_failed`: the assertions that refuse the write. */
+  readonly assertions?: readonly AssertionFailure[];
+};
+
+/** A problem of a query parameter that only the node can find. `pointer`: `?name`. */
+type ParameterProblem = {
+  readonly pointer: string;
+  readonly code: 'invalid_parameter';
+  readonly message: string;
 };
 
 export type RefusalCode =
+  | 'invalid_query' // HTTP 400: a query parameter names something that does not exist
+  | 'invalid_request' // HTTP 400: the body does not have the documented form; `problems` lists what differs
   | 'invalid_body' // HTTP 400: the body is not JSON, has duplicate keys, or is nested too deeply
   | 'invalid_policy' // HTTP 400: the policy has errors; `problems` lists them
   | 'invalid_ca' // HTTP 400: the intercept CA has errors; `problems` lists them
@@ -22,6 +34,7 @@ export type RefusalCode =
   | 'integration_read_only' // HTTP 409: the configuration defines the integration
   | 'policy_not_active' // HTTP 409: the request is possible for the active policy only
   | 'already_exists' // HTTP 409: an object with this id or name exists
+  | 'assertion_failed' // HTTP 409: the policy write would break an assertion, or it could not be checked
   | 'capacity_exceeded' // HTTP 409: the policy is too large; the detail names table, need and limit (D7)
   | 'rollout_in_progress' // HTTP 409: a roll-out must end before the next policy write
   | 'change_pending' // HTTP 409: a change waits for its confirmation, so that no roll-out can begin

@@ -62,6 +62,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     chooseNodes: null,
     hasInterceptCa: () => false,
     repeats: false,
+    assertionBudgetMs: 1_000,
   };
   const events = new EventSwitch(null);
   const node = nodeActor(bus, {

@@ -181,8 +181,7 @@ describe('the check of a change', () => {
       {
         result: 'broken',
         before: 'holds',
-        message:
-          'office/ssh passes 10.1.0.0/24 except 10.1.0.0/29 → any tcp/22; revision 12 of office denied them',
+        message: 'office/ssh passes 10.1.0.0/24 except 10.1.0.0/29 → any tcp/22; revision 12 of office denied them',
         regions: [{ decider: { decision: 'allow', mode: 'enforce', source_group: 'office', rule: 'ssh' } }],
       },
     ]);

@@ -19,6 +19,8 @@ const INTEGRATION = {
   service_account_token: 'secret',
 };
 const INTEGRATIONS = '/api/v1/integrations';
+const ASSERTIONS = '/api/v1/assertions';
+const NEVER = { never: { ports: [22] } };
 const CA = '/api/v1/settings/tls-intercept-ca';
 const PERFORMANCE = '/api/v1/settings/performance-mode';
 
@@ -36,6 +38,9 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['PUT', '/api/v1/policies/by-name/office', ENVELOPE],
   ['PUT', `/api/v1/policies/${ID}/source-groups/lan`, JSON.parse(GROUP) as object],
   ['DELETE', `/api/v1/policies/${ID}/source-groups/lan`, undefined],
+  ['PUT', ASSERTIONS, { assertions: [] }],
+  ['PUT', `${ASSERTIONS}/there`, NEVER],
+  ['DELETE', `${ASSERTIONS}/there`, undefined],
   ['PUT', PERFORMANCE, { enabled: false }],
   ['POST', '/api/v1/config/reload', undefined],
   ['POST', INTEGRATIONS, { name: 'prod', ...INTEGRATION }],
@@ -62,6 +67,7 @@ const NO_WRITES = [...QUESTIONS, '/api/v1/support/sysdump/cluster', '/api/v1/sup
 async function filledRig() {
   const own = await rig();
   await own.ask('PUT', `${INTEGRATIONS}/there`, { body: INTEGRATION });
+  await own.ask('PUT', `${ASSERTIONS}/there`, { body: NEVER });
   await own.ask('POST', `${CA}/generate`);
   own.node.changes.length = 0;
   own.node.recorded.length = 0;
@@ -72,6 +78,7 @@ async function filledRig() {
     programLines: 3,
     change: { generation: 0 },
     diff: null,
+    assertions: [],
     proof: PROOF,
   });
   return own;
@@ -114,6 +121,7 @@ describe('dry run', () => {
   test.each([
     ['DELETE', `${INTEGRATIONS}/other`, 404],
     ['DELETE', '/api/v1/tokens/t-9', 404],
+    ['DELETE', `${ASSERTIONS}/other`, 404],
   ])(
     'a dry run of the request %s %s for an object that does not exist is refused with 404, like the real request',
     async (method, path, status) => {
@@ -124,6 +132,8 @@ describe('dry run', () => {
   );
 
   test.each([
+    ['PUT', ASSERTIONS, { assertions: [] }],
+    ['DELETE', `${ASSERTIONS}/there`, undefined],
     ['PUT', PERFORMANCE, { enabled: false }],
     ['PUT', `${INTEGRATIONS}/there`, INTEGRATION],
     ['DELETE', `${INTEGRATIONS}/there`, undefined],

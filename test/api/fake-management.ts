@@ -11,8 +11,14 @@ import type { StoredIntegrationView } from '#kubernetes/operations/integrations.
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import { createMetrics } from '#observe/metrics/metrics.js';
 import type { NodeStats } from '#observe/metrics/stats.js';
+import { assertionsOver } from '#policies/assertions.js';
+import { explainLane } from '#policies/explain.js';
 import type { ChangeView } from '#policies/pending-changes.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
+import { createAssertionStore } from '#store/settings/assertion-store.js';
+import type { PolicyStore } from '#store/store-types.js';
+import { createMemoryStore } from '#test/store/memory-store.js';
+import { threadHere } from '../actors/running-system.js';
 import { CERTIFICATE } from './certificate.js';
 
 export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;
@@ -36,7 +42,14 @@ export const STORED: StoredPolicy = { record: RECORD, body: Buffer.from(BODY) };
 export const REVISIONS: readonly PolicyRevision[] = [
   {
     ...RECORD,
-    facts: { via: 'rollback', of_revision: 1, generation: 7, bytes: 0, activated: { by: 'ann', at: SINCE } },
+    facts: {
+      via: 'rollback',
+      of_revision: 1,
+      overrides: ['web'],
+      generation: 7,
+      bytes: 0,
+      activated: { by: 'ann', at: SINCE, overrides: ['no-ssh'] },
+    },
   },
   {
     ...RECORD,
@@ -219,6 +232,15 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     ca = { subject, fingerprint_sha256: 'ab'.repeat(32), ...times, cert_pem, revision: caWrites, updated_by };
     return { kind: 'written', ca, warnings: [] } as const;
   };
+  const noPolicies = { active: async () => reads.stored, findByName: async () => null, revision: async () => null };
+  const assertions = assertionsOver({
+    store: createAssertionStore(createMemoryStore(), { now: () => new Date(SINCE) }),
+    analysis: {
+      policies: noPolicies as unknown as PolicyStore,
+      lane: explainLane(threadHere(), 5_000),
+      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+    },
+  });
   const tokens = [
     { id: 't-1', subject: 'ops', role: 'admin' as const, created_at: SINCE, expires_at: null, revoked_at: null },
   ];
@@ -254,6 +276,13 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         enforced_instead: reads.enforcedInstead,
         reply_to: reads.replyTo,
       }),
+    },
+    assertions: {
+      ...assertions,
+      async write(write) {
+        if (!write.dryRun) changed('assertions.write', write);
+        return assertions.write(write);
+      },
     },
     configuration: {
       reload: async (request) => {

@@ -260,6 +260,7 @@ describe('policy write', () => {
         programLines: 12,
         change: { generation: 0 },
         diff: null,
+        assertions: [],
         proof: PROOF,
       });
       const answer = await ask(method, `${path}?dry_run=true`, body === undefined ? {} : { body });
@@ -272,6 +273,7 @@ describe('policy write', () => {
         program_lines: 12,
         proof: PROOF,
         diff: null,
+        assertions: [],
         policy: JSON.parse(BODY),
       });
     },

@@ -15,6 +15,8 @@ const integration = { ...cluster, service_account_token: 'secret' };
 /** Valid bodies, because Fastify validates the body of a request before its query. */
 const BODIES: Readonly<Record<string, object>> = {
   '/api/v1/settings/performance-mode': { enabled: true },
+  '/api/v1/assertions': { assertions: [] },
+  '/api/v1/assertions/{id}': { never: {} },
   '/api/v1/settings/tls-intercept-ca': { cert_pem: CERTIFICATE, key_pem: KEY },
   '/api/v1/integrations': { name: 'prod', ...integration },
   '/api/v1/integrations/{name}': integration,

@@ -118,6 +118,7 @@ test.each([
       programLines: 12,
       change: { generation: 0 },
       diff: null,
+      assertions: [],
       proof: null,
     });
     const answer = await ask(method, `${PATH}?dry_run=true`, body === undefined ? {} : { body });
@@ -130,6 +131,7 @@ test.each([
         program_lines: 12,
         proof: null,
         diff: null,
+        assertions: [],
         source_group: shown,
       },
     ]);

@@ -44,9 +44,9 @@ function toApiError(error: unknown): ApiError {
   return new ApiError(known ?? 'internal');
 }
 
-export function refused({ code, detail, problems }: Refusal): ApiError {
+export function refused({ code, detail, problems, assertions }: Refusal): ApiError {
   const said = code === 'precondition_failed' ? withRemedy(detail) : detail.replace(/^: /, 'the body: ');
-  return new ApiError(code, said, problems ?? []);
+  return new ApiError(code, said, problems ?? [], {}, assertions);
 }
 
 export function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply): FastifyReply {

@@ -171,6 +171,12 @@ export const ERRORS = {
     'The request is possible for the active policy only.',
     'Activate the policy, or send the request for the active policy.',
   ),
+  assertion_failed: entry(
+    409,
+    'Assertion failed',
+    'The policy in force after the write would break an assertion, or an assertion could not be checked in time; nothing was changed. `assertions` has each of them, with flows that contradict it.',
+    'Change the policy, or name the assertions in `?override=ID`, which the history of the policy records. If an assertion could not be checked, a longer `policy.activation_timeout` gives the check more time.',
+  ),
   capacity_exceeded: entry(
     409,
     'Capacity exceeded',

@@ -1,3 +1,4 @@
+import type { AssertionFailure } from '#contracts/analysis/assertion.js';
 import type { CONFIG_PROBLEM_CODES } from '#contracts/config/config-problem-codes.js';
 import type { PROBLEM_CODES } from '#contracts/policy/policy-problem.js';
 import { ERRORS, type ErrorCode } from './error-table.js';
@@ -37,11 +38,12 @@ export type ProblemDocument = {
   readonly detail: string;
   readonly error: string;
   readonly problems?: readonly ProblemLine[];
+  readonly assertions?: readonly AssertionFailure[];
 };
 
 /**
- * An error that is sent to the client. The response contains only its status, title, `detail`, `problems` and
- * `headers`, and never its stack.
+ * An error that is sent to the client. The response contains only its status, title, `detail`, `problems`,
+ * `assertions` and `headers`, and never its stack.
  */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
@@ -51,6 +53,8 @@ export class ApiError extends Error {
     readonly detail: string = ERRORS[code].when,
     readonly problems: readonly ProblemLine[] = [],
     readonly headers: Readonly<Record<string, string>> = {},
+    /** The assertions that refuse a policy write. */
+    readonly assertions?: readonly AssertionFailure[],
   ) {
     super(detail);
     this.statusCode = ERRORS[code].status;
@@ -72,6 +76,7 @@ export function problemDocument(error: ApiError): ProblemDocument {
     detail: error.detail,
     error: sentence(title, error),
     ...(error.problems.length > 0 ? { problems: error.problems } : {}),
+    ...(error.assertions === undefined ? {} : { assertions: error.assertions }),
   };
 }
 

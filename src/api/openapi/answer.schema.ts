@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { AssertionFailureSchema } from '#api/analysis/assertion.schema.js';
 import { ERRORS, type ErrorCode } from '#api/errors/error-table.js';
 import { typeOf } from '#api/errors/errors.js';
 
@@ -20,6 +21,10 @@ const ProblemSchema = z
       )
       .optional()
       .describe('All problems that were found.'),
+    assertions: z
+      .array(AssertionFailureSchema)
+      .optional()
+      .describe('With `assertion_failed`: the assertions that refuse the write.'),
   })
   .meta({
     id: 'Problem',

@@ -12,6 +12,7 @@ import { describeAnswers, describeRequest } from './openapi-operations.js';
 const TAGS = {
   policy: 'The active policy, in singleton form.',
   policies: 'Stored policies, in envelope form.',
+  assertions: 'Statements about flows that each write of the policy in force must keep.',
   settings: 'Settings of the node or cluster.',
   cluster: 'The nodes that share policies and settings on etcd.',
   integrations: 'The Kubernetes clusters that resolve dynamic sources.',

@@ -21,11 +21,15 @@ import { withPolicy } from './policy-json.js';
 const byId = z.object({ id: z.string().min(1, NOT_EMPTY).describe('Identifier of the policy.') });
 const byRevision = byId.extend({ revision: wholeNumber(1).describe('Number of the revision.') });
 const CountsSchema = z.object({ added: z.int().min(0), changed: z.int().min(0), removed: z.int().min(0) });
+const overrides = z
+  .array(z.string())
+  .describe('The assertions that the write broke, and that its author named in `?override`.');
 const EventSchema = z
   .object({
     by: z.string(),
     at: instant,
     comment: z.string().nullable(),
+    overrides,
     generation: z.int().nullable().describe('Null if the policy in force did not change.'),
   })
   .nullable();
@@ -39,6 +43,7 @@ const revisionMembers = {
       'The operation that wrote the revision. `rollout`: any write that was rolled out in stages. Null if an older build wrote it.',
     ),
   comment: z.string().nullable(),
+  overrides,
   generation: z
     .int()
     .nullable()
@@ -67,6 +72,7 @@ const revisionExample = {
   ...recordExample,
   via: 'group_write',
   comment: 'CHG-1042: printers of the second floor',
+  overrides: [],
   generation: 17,
   source_group: 'printers',
   of_revision: null,
@@ -204,6 +210,7 @@ function shown({ facts, ...record }: PolicyRevision): z.infer<typeof RevisionSch
     ...record,
     via: facts.via ?? null,
     comment: facts.comment ?? null,
+    overrides: [...(facts.overrides ?? [])],
     generation: facts.generation ?? null,
     source_group: facts.source_group ?? null,
     of_revision: facts.of_revision ?? null,
@@ -216,5 +223,6 @@ function shown({ facts, ...record }: PolicyRevision): z.infer<typeof RevisionSch
 
 function shownEvent(event: PolicyEvent | undefined): z.infer<typeof EventSchema> {
   if (event === undefined) return null;
-  return { by: event.by, at: event.at, comment: event.comment ?? null, generation: event.generation ?? null };
+  const { by, at, comment = null, overrides = [], generation = null } = event;
+  return { by, at, comment, overrides: [...overrides], generation };
 }

@@ -24,7 +24,7 @@ export function policyWrite(
   request: WriteRequest,
   write: Pick<PolicyWrite, 'operation' | 'target' | 'sourceGroup' | 'form'>,
 ): PolicyWrite {
-  const { dry_run: dryRun = false, activate = true, rehearse, wait, comment, ...pending } = request.query;
+  const { dry_run: dryRun = false, activate = true, rehearse, wait, comment, override, ...pending } = request.query;
   const terms = termsOf({ ...pending, wait });
   return {
     ...write,
@@ -37,6 +37,7 @@ export function policyWrite(
     ...(wait === undefined ? {} : { wait }),
     ...(terms === null ? {} : { terms }),
     ...(comment === undefined ? {} : { comment }),
+    ...(override === undefined ? {} : { overrides: override }),
     author: authorOf(request),
   };
 }
@@ -50,8 +51,9 @@ export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyR
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines, proof, diff } = outcome;
-      return sendJson(reply, withPolicy(stored, { dry_run: true, warnings, program_lines: programLines, proof, diff }));
+      const { stored, warnings, programLines: program_lines, proof, diff, assertions } = outcome;
+      const shown = { dry_run: true, warnings, program_lines, proof, diff, assertions } as const;
+      return sendJson(reply, withPolicy(stored, shown));
     }
     case 'deleted':
       warningHeader(reply, outcome.warnings);
@@ -84,8 +86,9 @@ export function answerGroup(
     case 'refused':
       throw refused(outcome);
     case 'checked': {
-      const { stored, warnings, programLines, proof, diff } = outcome;
-      return sendJson(reply, withGroup(stored, { dry_run: true, warnings, program_lines: programLines, proof, diff }));
+      const { stored, warnings, programLines: program_lines, proof, diff, assertions } = outcome;
+      const shown = { dry_run: true, warnings, program_lines, proof, diff, assertions } as const;
+      return sendJson(reply, withGroup(stored, shown));
     }
     case 'deleted':
       throw new Error(

@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { PolicyDiffSchema } from '#api/analysis/analysis.schema.js';
+import { AssertionFailureSchema } from '#api/analysis/assertion.schema.js';
 import type { ErrorCode } from '#api/errors/error-table.js';
 import { errorsOf, instant, ProofSchema, WarningSchema } from '#api/openapi/answer.schema.js';
-import { commentQuery, dryRunQuery, flag } from '#api/requests/query-parameters.js';
+import { commentQuery, dryRunQuery, flag, overrideQuery } from '#api/requests/query-parameters.js';
 import { envelopeModeSchema, storedGroupSchema, storedPolicySchema } from '#policy/document/policy-schema.js';
 import { pendingQuery } from './pending-terms.js';
 
@@ -68,6 +69,9 @@ const dryRunMembers = {
   diff: PolicyDiffSchema.nullable().describe(
     'What the write would change for flows: the policy in force before and after it, or, if the write changes nothing in force, the stored policy before and after it. Null if this could not be computed.',
   ),
+  assertions: z
+    .array(AssertionFailureSchema)
+    .describe('The assertions that would not hold after the write. A dry run is not refused because of them.'),
 };
 export const DryRunSchema = z
   .object({
@@ -93,6 +97,7 @@ export const DryGroupSchema = z
 export const activationQuery = dryRunQuery.extend({
   ...pendingQuery,
   comment: commentQuery,
+  override: overrideQuery,
   rehearse: flag
     .optional()
     .describe(
@@ -126,6 +131,7 @@ const PENDING_ERRORS = [
   'change_pending',
   'nothing_activated',
   'no_cluster',
+  'assertion_failed',
 ] as const satisfies readonly ErrorCode[];
 export const WRITE_ERRORS: readonly ErrorCode[] = [
   ...errorsOf.write,

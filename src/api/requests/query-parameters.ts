@@ -92,6 +92,16 @@ export const commentQuery = z
   .describe(`Why the policy is written, for its history: 1 to ${COMMENT_LENGTH} printable characters.`)
   .meta({ examples: ['CHG-1042: printers of the second floor'] });
 
+/** The query parameter `override`: ids of assertions that a policy write may break. */
+export const overrideQuery = texts
+  .transform((all) => all.flatMap((text) => text.split(',')))
+  .refine((ids) => !ids.includes(''), { error: 'Must be ids of assertions, separated by commas.' })
+  .optional()
+  .describe(
+    'Ids of assertions that the write may break, separated by commas or in several parameters. The history of the policy records those that it breaks.',
+  )
+  .meta({ examples: ['no-ssh'] });
+
 /** The query parameter `limit`. `usual` is its default, and `highest` its largest value. */
 export const pageLimit = (usual: number, highest: number) => wholeNumber(1, highest).default(usual);
 

@@ -109,6 +109,8 @@ export const WARNING_CODES = {
   server_untrusted: 'The CA of an integration did not sign the certificate of its API server for this host.',
   token_refused: 'The API server of an integration refuses its token.',
   access_forbidden: 'The account of an integration may not list pods, nodes or namespaces of the cluster.',
+  assertion_failed:
+    'An assertion does not hold for the policy in force after the write; it held as little before, only warns, or is overridden.',
   unconfirmed: 'Weir reverts the write unless it is confirmed in time.',
   rolling_out: 'Only some nodes of the cluster enforce the write at first.',
   nodes_behind: 'Some nodes of the cluster did not report in time, and put the policy in force later.',

@@ -1,3 +1,4 @@
+import type { Assertion, AssertionFailure } from '#contracts/analysis/assertion.js';
 import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Form } from './policy-document.js';
@@ -32,6 +33,10 @@ export type PolicyWrite = {
   readonly revision?: number;
   /** Why the write is made, for the history: 1 to 500 printable characters. */
   readonly comment?: string;
+  /** The ids of assertions that the write may break. */
+  readonly overrides?: readonly string[];
+  /** In a dry run: the assertions to check, in place of the stored list. */
+  readonly assertions?: readonly Assertion[];
   /** Whether the policy file makes the write (`policy.file`). */
   readonly fromFile?: boolean;
   readonly ifMatch: string | undefined;
@@ -113,5 +118,7 @@ export type PolicyChecked = {
   readonly change: PolicyChange;
   /** The flows that the change opens and closes; null if it is not known, or was not computed. */
   readonly diff: PolicyDiff | null;
+  /** The assertions that would not hold after the write, and what they would do to it. */
+  readonly assertions: readonly AssertionFailure[];
 };
 export type PolicyOutcome = PolicyWritten | PolicyDeleted | PolicyChecked | Refusal;

@@ -12,9 +12,11 @@ export class LatestFew<T> {
     return value;
   }
 
-  /** Removes all values, and stores this one. */
-  keepOnly(key: string, value: T): void {
+  /** Removes all values, except that with the key `other`, and stores this one. */
+  keepOnly(key: string, value: T, other?: string): void {
+    const kept = other === undefined ? undefined : this.#values.get(other);
     this.#values.clear();
+    if (other !== undefined && kept !== undefined) this.#values.set(other, kept);
     this.#values.set(key, value);
   }
 

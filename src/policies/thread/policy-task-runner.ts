@@ -1,4 +1,5 @@
 import { analyse } from '#analysis/analyse.js';
+import { checkedWrite } from '#analysis/checked-write.js';
 import type { Needs } from '#bus/bus-messages.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
@@ -21,9 +22,11 @@ import { PolicyWriter } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
 import type {
   AnalysePolicies,
+  CheckAssertions,
   DescribePolicy,
   ExplainPolicy,
   Inspected,
+  KnownPolicy,
   LocateGroup,
   MeasurePolicy,
   PolicyResult,
@@ -70,6 +73,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
         return runner.explain(work);
       case 'analyse':
         return runner.analyse(work);
+      case 'check_assertions':
+        return runner.checkAssertions(work);
       case 'describe':
         return runner.describe(work);
     }
@@ -80,6 +85,8 @@ export function createPolicyTaskRunner(): <W extends PolicyWork>(work: W) => Pol
 class PolicyTaskRunner {
   readonly #explained = new LatestFew<Policy>(KEPT_POLICIES);
   readonly #parsed = new LatestFew<ParsedPolicy>(KEPT_POLICIES);
+  /** The last former policy with which an assertion compared. */
+  readonly #former = new LatestFew<Policy>(1);
   readonly #memory = new CompileMemory();
   readonly #proofs = new ProofMemory();
   readonly #containingGroups = new ContainingGroups();
@@ -102,7 +109,7 @@ class PolicyTaskRunner {
     const { policyJson, name, warnings, policy, parsed } = read;
     const size = work.before === undefined ? null : this.#size(work.before, parsed);
     // Two large policies would need twice the memory, because they share no data.
-    if (text.body.byteLength > LARGE_TEXT_BYTES) this.#parsed.keepOnly(work.key, parsed);
+    if (text.body.byteLength > LARGE_TEXT_BYTES) this.#parsed.keepOnly(work.key, parsed, work.inForce);
     else this.#parsed.keep(work.key, parsed);
     const base = text.form === 'envelope' ? '/policy' : '';
     return this.#withMembers(policy, work, (membership) => {
@@ -238,6 +245,42 @@ class PolicyTaskRunner {
       read.push(policy);
     }
     return { kind: 'analysed', answer: analyse(read, question) };
+  }
+
+  checkAssertions(work: CheckAssertions): PolicyResult<CheckAssertions> {
+    const { surroundings, assertions, former, budgetMs, limit } = work;
+    const [before, after] = [work.before, work.after].map((of) => this.#model(of, surroundings));
+    if (before === undefined || after === undefined) return { kind: 'unknown' };
+    const over = performance.now() + budgetMs;
+    const check = checkedWrite(before, after, assertions, { limit, isOver: () => performance.now() >= over });
+    const needed = check.needsFormer.filter((id) => former?.[id] === undefined);
+    if (needed.length > 0) return { kind: 'needs_former', assertions: check.needsFormer };
+    const found = check.found(({ id }) => this.#formerPolicy(former?.[id] ?? null, surroundings));
+    return { kind: 'checked_assertions', found };
+  }
+
+  /**
+   * Returns the model of a policy in force; undefined if it is neither in the cache nor in the task. Without
+   * an active policy, `policy.fallback` decides everything.
+   */
+  #model(of: KnownPolicy | null, surroundings: PolicySurroundings): Policy | undefined {
+    const { fallback } = surroundings;
+    if (of === null) return { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
+    const parsed = this.#parsedPolicy(of, surroundings);
+    if (parsed === undefined) return undefined;
+    // The policy before a write can be one that this build cannot read any more.
+    return 'kind' in parsed ? this.#model(null, surroundings) : policyOf(parsed.parts, fallback);
+  }
+
+  /** Returns null for a policy that this build cannot read any more. */
+  #formerPolicy(of: KnownPolicy | null, surroundings: PolicySurroundings): Policy | null {
+    if (of === null) return null;
+    const known = this.#former.get(of.key);
+    if (known !== undefined || of.text === null) return known ?? null;
+    const read = readText(of.text, surroundings, null, { isStored: true });
+    if (!read.ok) return null;
+    this.#former.keep(of.key, read.policy);
+    return read.policy;
   }
 
   describe({ text, surroundings, membership, maxBytes }: DescribePolicy): PolicyResult<DescribePolicy> {

@@ -1,5 +1,6 @@
 import type { Needs } from '#bus/bus-messages.js';
 import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
+import type { Assertion, CheckedAssertion } from '#contracts/analysis/assertion.js';
 import type { ListedMembership, SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { EnvelopeMode, Form } from '#contracts/policy/policy-document.js';
 import type { Action, Selector } from '#contracts/policy/policy-model.js';
@@ -55,13 +56,18 @@ export type PreparePolicy = {
    * omitted, the policy is not compared.
    */
   readonly before?: string | null;
+  /**
+   * The cache key of the policy in force, which stays in the cache because `check_assertions` follows.
+   * Without it, a large policy replaces all other policies in the cache.
+   */
+  readonly inForce?: string | undefined;
 };
 
 /**
  * A task for the policy thread: prepare a write of one group of a policy. The policy is in the cache of the
  * thread, or the task includes the policy text.
  */
-export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations' | 'before'> & {
+export type PrepareGroup = Omit<PreparePolicy, 'kind' | 'text' | 'integrations' | 'before' | 'inForce'> & {
   readonly kind: 'prepare_group';
   /**
    * The stored policy: its cache key, and its text. If the text is null, the thread searches only its
@@ -221,6 +227,37 @@ type AnalysedPolicies = { readonly kind: 'analysed'; readonly answer: AnalysisAn
 /** `policy`: the index of the policy in the task that cannot be read. */
 type UnreadablePolicy = Unreadable & { readonly policy: number };
 
+/**
+ * A policy for a task that needs its model: its cache key, and its text. If the text is null, the thread
+ * searches only its cache for the policy.
+ */
+export type KnownPolicy = { readonly key: string; readonly text: PolicyText | null };
+
+/**
+ * A task for the policy thread: check assertions for the policy in force after a write. `before` and `after`:
+ * the policy in force before and after the write; null if none is active.
+ */
+export type CheckAssertions = {
+  readonly kind: 'check_assertions';
+  readonly before: KnownPolicy | null;
+  readonly after: KnownPolicy | null;
+  readonly surroundings: PolicySurroundings;
+  readonly assertions: readonly Assertion[];
+  /**
+   * The former policies of `opens_nothing_since`, by the id of the assertion. Null: the history does not
+   * contain the policy. Undefined: the policy was not read yet.
+   */
+  readonly former: Readonly<Record<string, KnownPolicy | null>> | undefined;
+  /** Assertions that are not checked within this time are unknown. */
+  readonly budgetMs: number;
+  /** The maximum number of regions of each assertion in the result. */
+  readonly limit: number;
+};
+/** `found`: the assertions that do not hold after the write. */
+type CheckedAssertions = { readonly kind: 'checked_assertions'; readonly found: readonly CheckedAssertion[] };
+/** The check needs the former policies of these assertions. The task must be repeated with them. */
+type NeedsFormer = { readonly kind: 'needs_former'; readonly assertions: readonly string[] };
+
 export type PolicyWork =
   | PreparePolicy
   | PrepareGroup
@@ -230,6 +267,7 @@ export type PolicyWork =
   | LocateGroup
   | ExplainPolicy
   | AnalysePolicies
+  | CheckAssertions
   | DescribePolicy;
 type ResultOfKind = {
   readonly prepare: PreparedPolicy | NeedsMembers | Unreadable | TooLarge;
@@ -240,6 +278,7 @@ type ResultOfKind = {
   readonly locate_group: LocatedGroup | UnknownPolicy | Unreadable;
   readonly explain: ExplainedPolicy | UnknownPolicy | Unreadable;
   readonly analyse: AnalysedPolicies | UnknownPolicy | UnreadablePolicy;
+  readonly check_assertions: CheckedAssertions | NeedsFormer | UnknownPolicy;
   readonly describe: DescribedPolicy | Unreadable | TooLarge;
 };
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];

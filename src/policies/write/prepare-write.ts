@@ -17,6 +17,13 @@ import { inRecord, storedText, textKey } from '#policies/thread/stored-text.js';
 import type { PreparedWrite } from '#statecharts/write.chart.js';
 import { StoreError } from '#store/store-error.js';
 import type { PolicyStore } from '#store/store-types.js';
+import {
+  type AssertionPorts,
+  type ListForWrite,
+  listFor,
+  refusalOfOverrides,
+  withAssertions,
+} from './assertion-check.js';
 import { compiledPolicyOf, fallbackPolicy, type UnsampledPolicy } from './compiled-policy.js';
 import { type PendingWritePorts, refusalWhilePending, withTerms } from './pending-write.js';
 import { type MemberOptions, prepareIn, type ThreadPorts } from './prepare-in-thread.js';
@@ -48,7 +55,8 @@ const MEMBER_WAIT_MS = 2_000;
 const membersFor = ({ mayWatch }: PolicyWrite): MemberOptions => ({ waitMs: MEMBER_WAIT_MS, mayWatch });
 
 export type PrepareWritePorts = PendingWritePorts &
-  ThreadPorts & {
+  ThreadPorts &
+  AssertionPorts & {
     /** The integrations (connections to Kubernetes API servers) that a policy may name. */
     readonly integrations: { list(): Promise<readonly { readonly name: string }[]> };
     readonly surroundings: PolicySurroundings;
@@ -81,6 +89,8 @@ type Preparation = {
   readonly write: PolicyWrite;
   readonly located: Located;
   readonly at: Circumstances;
+  /** The assertions for the write; null if this build cannot read the stored list. */
+  readonly list: ListForWrite | null;
   readonly signal: AbortSignal;
 };
 
@@ -96,7 +106,9 @@ export async function prepareWrite(
 ): Promise<PreparedWrite | Refusal> {
   const base = await ports.policies.headCommit();
   const located = await locate(ports.policies, write);
-  const refused = (await refusalWhilePending(ports, write)) ?? refusalWithoutBody(write, located);
+  const list = await listFor(ports, write);
+  const refused =
+    (await refusalWhilePending(ports, write)) ?? refusalWithoutBody(write, located) ?? refusalOfOverrides(write, list);
   if (refused !== null) return refused;
   const at: Circumstances = {
     now: ports.now().toISOString(),
@@ -104,7 +116,9 @@ export async function prepareWrite(
     generation: await ports.policies.generation(),
     takenGeneration: Math.max(ports.adoptedGeneration(), await ports.policies.reservedGeneration()),
   };
-  const prepared = await prepareOperation({ ports, write, located, at, signal });
+  const operation = await prepareOperation({ ports, write, located, at, list, signal });
+  if (operation.kind === 'refused') return operation;
+  const prepared = await withAssertions(ports, write, operation, { list, active: located.active, signal });
   if (prepared.kind === 'refused') return prepared;
   const based = { ...prepared, change: { ...prepared.change, base } };
   return write.terms === undefined ? based : withTerms(ports, based, write.terms, { by: write.author, at: at.now });
@@ -203,6 +217,7 @@ async function preparePut(preparation: Preparation): Promise<PreparedWrite | Ref
       compile: write.activate,
       key: keyOf(located, at),
       ...comparedWith(preparation),
+      ...keptFor(preparation),
     },
     { transfer: !ports.repeats, signal, members: membersFor(write) },
   );
@@ -243,6 +258,7 @@ async function prepareRollback(preparation: Preparation): Promise<PreparedWrite 
       compile: write.activate,
       key: keyOf(located, at),
       ...comparedWith(preparation),
+      ...keptFor(preparation),
     },
     { signal, members: membersFor(write) },
   );
@@ -257,6 +273,11 @@ async function prepareRollback(preparation: Preparation): Promise<PreparedWrite 
 /** Returns the cache key of the revision with which the policy thread compares a write, for the history. */
 function comparedWith({ write, located: { existing } }: Preparation): Pick<PreparePolicy, 'before'> {
   return write.dryRun ? {} : { before: existing === null ? null : textKey(existing) };
+}
+
+/** Returns the cache key of the policy in force, if the assertions need it after the write was prepared. */
+function keptFor({ list, located: { active } }: Pick<Preparation, 'list' | 'located'>): Pick<PreparePolicy, 'inForce'> {
+  return active === null || !list?.assertions.length ? {} : { inForce: textKey(active) };
 }
 
 /**
@@ -276,7 +297,8 @@ async function sizeOf(preparation: Preparation, known: ChangeSize | null): Promi
   return (await ports.thread.perform(work, { signal })).size;
 }
 
-async function prepareActivation({ ports, write, located, at, signal }: Preparation): Promise<PreparedWrite | Refusal> {
+async function prepareActivation(preparation: Preparation): Promise<PreparedWrite | Refusal> {
+  const { ports, write, located, at, signal } = preparation;
   const { surroundings } = ports;
   const stored = await readExisting(ports, located);
   if (stored === null) return refusal('not_found', 'there is no such policy');
@@ -307,7 +329,7 @@ async function prepareActivation({ ports, write, located, at, signal }: Preparat
   const key = textKey(record);
   const prepared = await prepareIn(
     ports,
-    { kind: 'prepare', text, surroundings, integrations, compile: true, key },
+    { kind: 'prepare', text, surroundings, integrations, compile: true, key, ...keptFor(preparation) },
     { signal, members: membersFor(write) },
   );
   if (prepared.kind === 'too_large') return refusalOfText(prepared);
@@ -350,7 +372,7 @@ function preparedWrite(
   const isOpen = enforced && surroundings.fallback === 'allow' && endsTrial(write, decision) ? [FALLBACK_ALLOWS] : [];
   const warnings = [...found, ...decision.warnings, ...unsigned, ...unenforced, ...isOpen];
   const outcome: PolicyWritten | PolicyDeleted | PolicyChecked = write.dryRun
-    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null, change, diff: null }
+    ? { kind: 'checked', stored, warnings, programLines: 0, proof: null, change, diff: null, assertions: [] }
     : storesPolicy(write)
       ? { kind: 'written', created, stored, generation, warnings, proof: null }
       : { kind: 'deleted', generation, warnings };

@@ -24,10 +24,12 @@ const stored = (revision: number, body: string, updated_at = `2026-01-02T03:04:0
 async function portsOf(): Promise<
   PrepareWritePorts & { readonly policies: PolicyStore; readonly integrations: IntegrationStore }
 > {
-  const { policies, integrations } = await openMemoryStore();
+  const { policies, integrations, assertions } = await openMemoryStore();
   return {
     policies,
     integrations,
+    assertions,
+    assertionBudgetMs: 1_000,
     thread: threadHere(),
     membership: async () => NOTHING_LISTED,
     surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
