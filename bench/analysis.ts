@@ -1,6 +1,10 @@
 import { analyse } from '#analysis/analyse.js';
+import { checkedWrite } from '#analysis/checked-write.js';
+import { IPV4 } from '#analysis/engine/address-space.js';
+import { compare } from '#analysis/engine/comparison.js';
 import { itemAt } from '#arrays/read.js';
-import type { AnalysisAnswer } from '#contracts/analysis/analysis.js';
+import type { Assertion } from '#contracts/analysis/assertion.js';
+import type { FlowQuestion } from '#contracts/analysis/flow-question.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { formatPrefix } from '#policy/model/ipv4.js';
 import { Random } from '#test/seed.js';
@@ -10,6 +14,10 @@ import type { Bench, Row } from './bench.js';
 const RULES = 100_000;
 const RUNS = 5;
 const QUESTIONS = 200;
+const ASSERTIONS = 1_000;
+const COUNT = ASSERTIONS.toLocaleString('en');
+/** The largest time for all assertions of a write, without the comparison of the policies. */
+const ASSERTIONS_MS = 100;
 /** A comparison or question that takes longer must end before all sources are compared. */
 const LONGEST_MS = 5_000;
 
@@ -127,13 +135,13 @@ export const analysisBench: Bench = {
           atMost,
         });
       }
-      rows.push(...questionsAbout(policy, LABELS[kind]));
+      rows.push(...questionsAbout(policy, LABELS[kind]), ...assertionsOfWrite(policy, LABELS[kind]));
     }
     return rows;
   },
 };
 
-function medianOf(work: () => AnalysisAnswer): { readonly ms: number; readonly answer: AnalysisAnswer } {
+function medianOf<T>(work: () => T): { readonly ms: number; readonly answer: T } {
   const times: number[] = [];
   let answer = work();
   for (let run = 0; run < RUNS; run++) {
@@ -150,20 +158,51 @@ function medianOf(work: () => AnalysisAnswer): { readonly ms: number; readonly a
   };
 }
 
-/** Asks whether one source reaches one destination at one port, with addresses of the policy. */
-function questionsAbout(policy: Policy, label: string): Row[] {
+/** Returns questions whether one source reaches one destination at one port, with addresses of the policy. */
+function questionsOf(policy: Policy, count: number): FlowQuestion[] {
   const random = new Random(3);
   const rules = policy.groups.flatMap((group) => group.rules);
-  const times: number[] = [];
-  for (let count = 0; count < QUESTIONS; count++) {
+  return Array.from({ length: count }, () => {
     const { sources } = random.pick(policy.groups);
     const rule = random.pick(rules);
-    const asked = {
+    return {
       from: sources.slice(0, 1).map(formatPrefix),
       to: rule.destinations.length === 0 ? ['192.0.2.0/24'] : rule.destinations.map(formatPrefix),
       proto: rule.protocol,
       ports: rule.destinationPorts.map(({ low, high }) => `${low}-${high}`),
     };
+  });
+}
+
+/** Checks the assertions of a write that changes one rule. */
+function assertionsOfWrite(policy: Policy, label: string): Row[] {
+  const assertions = questionsOf(policy, ASSERTIONS).map((asked, at): Assertion => {
+    const id = `a${at}`;
+    if (at % 4 === 0) return { id, always: asked };
+    if (at % 4 === 1) return { id, only: { ...asked, from: asked.from ?? [] } };
+    // Every eighth assertion names a source group.
+    const group = itemAt(policy.groups, at % policy.groups.length).id;
+    return { id, never: at % 8 === 2 ? { ...asked, from: { group } } : asked };
+  });
+  const rows: Row[] = [];
+  let alone = 0;
+  for (const [name, edit] of EDITS.slice(0, OF_ONE_RULE)) {
+    const after = edit(policy, new Random(2));
+    const compared = medianOf(() => compare(policy, after, { space: IPV4 }));
+    const checked = medianOf(() => {
+      const check = checkedWrite(policy, after, assertions, { limit: 3, isOver: () => false });
+      return check.found(() => null).length;
+    });
+    alone = Math.max(alone, checked.ms - compared.ms);
+    rows.push({ what: `${label}, ${name}, comparison and ${COUNT} assertions`, value: checked.ms, unit: 'ms' });
+  }
+  const what = `${label}, ${COUNT} assertions without the comparison, the slowest of these edits`;
+  return [...rows, { what, value: alone, unit: 'ms', atMost: ASSERTIONS_MS }];
+}
+
+function questionsAbout(policy: Policy, label: string): Row[] {
+  const times: number[] = [];
+  for (const asked of questionsOf(policy, QUESTIONS)) {
     const began = performance.now();
     analyse([policy], { kind: 'ask', asked, limit: 50 });
     times.push(performance.now() - began);
