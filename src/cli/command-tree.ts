@@ -20,6 +20,7 @@ import { addWiretapCommand } from '#cli/observe/wiretap.command.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { addInitCommand } from './init/init.command.js';
 import { addIntegrationCommands } from './integration/integration.command.js';
+import { addAssertionsCommands } from './policy/assertions.command.js';
 import { addPolicyCommands } from './policy/policy.command.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
@@ -47,6 +48,7 @@ export function commandTree(
   addDataplaneCommands(program, terminal, end);
   addStatusCommand(program, terminal, end);
   addPolicyCommands(program, terminal, end);
+  addAssertionsCommands(program, terminal);
   addHitsCommand(program, terminal);
   addFlowsCommands(program, terminal);
   addFindingsCommand(program, terminal);

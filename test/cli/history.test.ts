@@ -38,7 +38,7 @@ const ROWS = [
     of_revision: 2,
     generation: 9,
     size: { groups: counts(1, 0, 0), rules: counts(12, 0, 0), other: true },
-    activated: { by: 'bob', at: record.updated_at, comment: null, generation: 11 },
+    activated: { by: 'bob', at: record.updated_at, comment: null, overrides: ['no-ssh'], generation: 11 },
   },
   {
     ...record,
@@ -75,7 +75,7 @@ describe('weir policy history', () => {
     expect(await run(['policy', 'history', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `REVISION  ACTIVE  GENERATION  WRITTEN    BY     VIA              CHANGE                       COMMENT
-4         active  11          3 min ago  alice  rollback of 2    groups +1, rules +12, other  -
+4         active  11          3 min ago  alice  rollback of 2    groups +1, rules +12, other  (overrides no-ssh)
 3         -       8           3 min ago  alice  group_write lan  groups ~1, rules +2 ~1 -3    CHG-1042\\u202e
 2         -       -           3 min ago  alice  write            nothing                      -
 1         -       -           3 min ago  alice  -                -                            -

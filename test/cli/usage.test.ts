@@ -14,7 +14,7 @@ const commands = (function below(command: Command, words: readonly string[]): Li
 /** No parser or list of choices accepts this value. */
 const BAD = '~ bad /';
 /** Options that accept any text when they are parsed: the command or the node checks the values later. */
-const COLLECTED = ['--header', '--hostname', '--interface', '--type'];
+const COLLECTED = ['--header', '--hostname', '--interface', '--override', '--type'];
 
 const parsed = commands.flatMap(({ words, command }) =>
   command.options

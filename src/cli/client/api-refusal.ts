@@ -1,12 +1,18 @@
 import { z } from 'zod';
 import { ERRORS } from '#api/errors/error-table.js';
-import { type Problem, RefusedError } from '#cli/errors/command-error.js';
+import { AssertionsFailedError, type Problem, RefusedError } from '#cli/errors/command-error.js';
+import type { AssertionFailure } from '#contracts/analysis/assertion.js';
+import { brokenText, overrideAdvice } from './broken-assertions.js';
 
 const problemSchema = z.object({
   type: z.string().optional().catch(undefined),
   error: z.string().min(1),
   problems: z
     .array(z.object({ pointer: z.string(), code: z.string(), message: z.string() }))
+    .optional()
+    .catch(undefined),
+  assertions: z
+    .array(z.looseObject({ id: z.string(), message: z.string(), regions: z.array(z.looseObject({})) }))
     .optional()
     .catch(undefined),
 });
@@ -57,6 +63,7 @@ const FIXES: Readonly<Record<string, string>> = {
   overloaded: 'try again in a few seconds',
   invalid_config: 'correct the file on the node, and reload again; nothing was changed',
   reload_failed: 'correct the cause in the message, and reload again; `weir status` shows the last reload',
+  assertion_failed: 'change the policy, or give --override with the ids of the assertions',
   member_refused: 'correct the policy, or give --no-rehearse; that node then keeps its present policy',
   activation_timeout: 'try again; `weir status` shows the checks of the node',
   dataplane_unavailable: 'try again once `weir status` shows the node ready',
@@ -100,6 +107,11 @@ export function refusalOf(status: number, text: string): RefusedError {
   const code = parsed.type?.split(':').at(-1);
   const problems = (parsed.problems ?? []).map(inFlags);
   // A wrong value of a flag counts as wrong usage, even if the node detects it.
+  const { assertions } = parsed;
+  if (assertions !== undefined && assertions.length > 0) {
+    const failures = assertions as unknown as readonly AssertionFailure[];
+    return new AssertionsFailedError(brokenText(failures), failures, { status, code, fix: overrideAdvice(failures) });
+  }
   const isUsage = status === 400 && problems.length > 0 && problems.every(({ pointer }) => pointer.startsWith('--'));
   return new RefusedError(sentenceOf(parsed.error, problems), status, code, problems, adviceOn(code), isUsage ? 2 : 1);
 }

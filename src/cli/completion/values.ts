@@ -30,6 +30,7 @@ export const NODE_VALUES = [
   'token-id',
   'hostname',
   'integration',
+  'assertion-id',
 ] as const;
 export type NodeValue = (typeof NODE_VALUES)[number];
 
@@ -65,6 +66,8 @@ async function everyValue(kind: NodeValue, client: Client, groups: readonly stri
       return (await itemsAt('/api/v1/policies', client)).flatMap(({ name }) => name ?? []);
     case 'policy-id':
       return (await itemsAt('/api/v1/policies', client)).map(({ id }) => id);
+    case 'assertion-id':
+      return (await itemsAt('/api/v1/assertions', client)).map(({ id }) => id);
     case 'token-id':
       return (await itemsAt('/api/v1/tokens', client)).map(({ id }) => id);
     case 'hostname': {

@@ -1,3 +1,5 @@
+import type { AssertionFailure } from '#contracts/analysis/assertion.js';
+
 /**
  * The exit code of a command. 0: success. 1: failure. 2: wrong usage. 3: a check or comparison has a negative
  * result. 78 (EX_CONFIG of sysexits.h): the node cannot start with its configuration. See `EXIT_CODES`.
@@ -53,5 +55,17 @@ export class RefusedError extends CliError {
     exitCode: ExitCode = 1,
   ) {
     super(message, { fix, code, problems, exitCode });
+  }
+}
+
+/** The node refused a policy write because of assertions. */
+export class AssertionsFailedError extends RefusedError {
+  constructor(
+    message: string,
+    /** The assertions, as the API responds. */
+    readonly assertions: readonly AssertionFailure[],
+    { status, code, fix }: Pick<RefusedError, 'status' | 'code' | 'fix'>,
+  ) {
+    super(message, status, code, [], fix);
   }
 }

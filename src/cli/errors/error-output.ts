@@ -4,7 +4,7 @@ import { styleOf } from '#cli/output/style.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
 import { ConfigError } from '#config/config-problem.js';
-import { CliError, type ExitCode, UnreachableError } from './command-error.js';
+import { AssertionsFailedError, CliError, type ExitCode, UnreachableError } from './command-error.js';
 import { isNamed, messageOf, remedyOf } from './system-error.js';
 
 type ErrorForm = 'table' | 'json' | 'yaml';
@@ -65,6 +65,7 @@ type Described = {
     readonly message: string;
     readonly fix?: string;
     readonly problems?: readonly unknown[];
+    readonly assertions?: readonly unknown[];
   };
 };
 
@@ -75,12 +76,14 @@ function described(error: unknown): Described {
     // Print configuration problems in the same form in all commands.
     if (error.cause instanceof ConfigError) return { ...ofConfig(error.cause), exitCode: error.exitCode };
     const { message, exitCode, problems } = error;
+    const assertions = error instanceof AssertionsFailedError ? error.assertions : undefined;
     const fix = error.fix ?? remedyOf(error.cause);
     const document = {
       code: codeOf(error),
-      message: headingOf(message, problems.length),
+      message: headingOf(message, problems.length + (assertions?.length ?? 0)),
       ...(fix === undefined ? {} : { fix }),
       ...(problems.length === 0 ? {} : { problems }),
+      ...(assertions === undefined ? {} : { assertions }),
     };
     return { exitCode, lines: message.split('\n'), document };
   }

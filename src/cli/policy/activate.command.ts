@@ -6,18 +6,18 @@ import type { Terminal } from '#cli/output/terminal.js';
 import { duration } from '../number.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
-import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { etagOf, findRecord, type Which } from './policy-records.js';
+import { type WriteFlags, withWriteFlags, writeParameters } from './write-flags.js';
 
 type Options = Output &
   WaitOptions &
   PendingOptions &
-  CommentOptions &
+  WriteFlags &
   Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true };
 
 export function addActivateCommand(policy: Command, terminal: Terminal): void {
-  withPendingFlags(withCommentFlag(remote(policy.command('activate'))))
+  withPendingFlags(withWriteFlags(remote(policy.command('activate'))))
     .description('activate a stored policy without rewriting it; the previously active policy stays stored')
     .argument('[policy-name]', 'the name of the policy')
     .option('--id <policy-id>', 'the policy of this id')
@@ -40,7 +40,7 @@ export function addActivateCommand(policy: Command, terminal: Terminal): void {
       const headers = { 'if-match': quoted(ifMatch ?? etagOf(record)) };
       const parameters = [
         ...(dryRun === true ? [DRY_RUN] : []),
-        ...commentParameter(options),
+        ...writeParameters(options),
         ...clusterParameters(options),
         ...pendingParameters(options),
       ];

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { failureLines } from '#cli/client/broken-assertions.js';
 import type { Client } from '#cli/client/client.js';
 import { type Output, parseReply, print } from '#cli/client/remote.js';
 import { CliError, type Problem } from '#cli/errors/command-error.js';
@@ -6,6 +7,7 @@ import { failingChecks, waitUntilReady } from '#cli/node/node-readiness.js';
 import { type Style, styleOf } from '#cli/output/style.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
+import type { AssertionFailure } from '#contracts/analysis/assertion.js';
 import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import { duration } from '../number.js';
 import { type ClusterOptions, READY } from './cluster-flags.js';
@@ -15,7 +17,12 @@ import { labelOf, type PolicyRecord, recordSchema } from './policy-records.js';
 const problemSchema = z.object({ pointer: z.string(), code: z.string(), message: z.string() });
 const proofSchema = z.object({ classes: z.number().nullable(), checked: z.number(), complete: z.boolean() }).nullable();
 const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), proof: proofSchema });
-export const drySchema = writtenSchema.extend({ program_lines: z.number(), diff: diffSchema.nullish() });
+export const drySchema = writtenSchema.extend({
+  program_lines: z.number(),
+  diff: diffSchema.nullish(),
+  // An older node has no assertions.
+  assertions: z.array(z.looseObject({ id: z.string(), effect: z.string() })).default([]),
+});
 
 /** The result of writing or activating a policy, as `weir` prints it. */
 export type Applied = {
@@ -32,6 +39,8 @@ export type Applied = {
   readonly proof: z.infer<typeof proofSchema>;
   /** The flows that the change opens and closes. Only the response to a dry run has it. */
   readonly diff?: PolicyDiff | null;
+  /** The assertions that would not hold after the write. Only the response to a dry run has it. */
+  readonly assertions?: readonly AssertionFailure[];
 };
 
 export type WaitOptions = ClusterOptions & { readonly timeout?: number };
@@ -45,6 +54,7 @@ export function warningsIn(headers: Headers): Problem[] {
 }
 const MESSAGES: Readonly<Record<string, string>> = {
   unconfirmed: 'The change is reverted, unless `weir policy confirm` confirms it in time.',
+  assertion_failed: 'An assertion does not hold for the policy; `weir assertions list` shows them.',
   rolling_out: 'Only some nodes enforce the change at first; `weir policy pending` shows them.',
 };
 
@@ -55,10 +65,11 @@ const MESSAGES: Readonly<Record<string, string>> = {
 export const quoted = (etag: string): string => (etag === '*' || etag.startsWith('"') ? etag : `"${etag}"`);
 
 export function checkedOf(body: unknown): Applied {
-  const { warnings, proof, diff, ...record } = parseReply(drySchema, body);
+  const { warnings, proof, diff, assertions, ...record } = parseReply(drySchema, body);
   return {
     ...{ record: recordSchema.parse(record), dry_run: true, generation: null, etag: null, warnings, proof },
     diff: diff ?? null,
+    assertions: assertions as unknown as readonly AssertionFailure[],
   };
 }
 
@@ -113,7 +124,8 @@ export async function waitAfter(
   if (output === 'table') terminal.out('the node is ready\n');
 }
 
-function sentence({ record, dry_run: dry, generation, etag, proof, diff }: Applied, style: Style): string {
+function sentence(applied: Applied, style: Style): string {
+  const { record, dry_run: dry, generation, etag, proof, diff, assertions = [] } = applied;
   const { mode, revision, active } = record;
   const what = `${labelOf(record)} (${mode}), revision ${revision}`;
   const lines = dry
@@ -124,5 +136,11 @@ function sentence({ record, dry_run: dry, generation, etag, proof, diff }: Appli
     const classes = found === null ? 'more classes than can be counted' : `${found} class${found === 1 ? '' : 'es'}`;
     lines.push(`proved by ${proof.checked} packets of ${classes}${proof.complete ? '' : ', not of every one'}`);
   }
-  return `${lines.join('\n')}\n${diff == null ? '' : flowDifferenceText(diff, style)}`;
+  const refusing = assertions.filter(({ effect }) => effect === 'refuses');
+  const refused =
+    refusing.length === 0
+      ? []
+      : [style.bad('the write would be refused:'), ...refusing.flatMap((one) => failureLines(one))];
+  const difference = diff == null ? '' : flowDifferenceText(diff, style);
+  return `${lines.join('\n')}\n${difference}${refused.map((line) => `${line}\n`).join('')}`;
 }

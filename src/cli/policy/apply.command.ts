@@ -19,18 +19,18 @@ import {
   writtenOf,
 } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
-import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { etagOf, listPolicies } from './policy-records.js';
 import { atLines, placed, readSource } from './policy-source.js';
 import { confirmReplacement } from './replacement.js';
 import { type Overrides, type Write, writeOf } from './write.js';
+import { type WriteFlags, withWriteFlags, writeParameters } from './write-flags.js';
 
 type Options = Output &
   Overrides &
   WaitOptions &
   PendingOptions &
-  CommentOptions & {
+  WriteFlags & {
     readonly file: string;
     readonly dryRun?: true;
     readonly ifMatch?: string;
@@ -39,7 +39,7 @@ type Options = Output &
   };
 
 export function addApplyCommand(policy: Command, terminal: Terminal): void {
-  withPendingFlags(withCommentFlag(remote(policy.command('apply'))))
+  withPendingFlags(withWriteFlags(remote(policy.command('apply'))))
     .description('write a policy and activate it: after the command, the next packet is evaluated with it')
     .requiredOption('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
     .option('--name <policy-name>', 'write it under this name')
@@ -78,7 +78,7 @@ async function put(client: Client, write: Write, etag: string | undefined, optio
   const parameters = [
     ...write.parameters,
     ...(activate ? [] : ['activate=false']),
-    ...commentParameter(options),
+    ...writeParameters(options),
     ...clusterParameters(options),
     ...pendingParameters(options),
   ];

@@ -11,20 +11,24 @@ import { visible } from '#cli/output/visible.js';
 import { duration, wholeNumber } from '../number.js';
 import { checkedOf, DEFAULT_WAIT, DRY_RUN, quoted, tell, type WaitOptions, waitAfter, writtenOf } from './applied.js';
 import { clusterParameters, NO_REHEARSE, waitOption, withQuery } from './cluster-flags.js';
-import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import { idOf, recordSchema, type Which } from './policy-records.js';
+import { type WriteFlags, withWriteFlags, writeParameters } from './write-flags.js';
 
 const countsSchema = z.object({ added: z.number(), changed: z.number(), removed: z.number() });
 const eventSchema = z.object({
   by: z.string(),
   at: z.string(),
   comment: z.string().nullable(),
+  // An older node has no assertions.
+  overrides: z.array(z.string()).default([]),
   generation: z.number().nullable(),
 });
 const rowSchema = recordSchema.extend({
   via: z.string().nullable(),
   comment: z.string().nullable(),
+  // An older node has no assertions.
+  overrides: z.array(z.string()).default([]),
   generation: z.number().nullable(),
   source_group: z.string().nullable(),
   of_revision: z.number().nullable(),
@@ -43,7 +47,7 @@ const USUAL = 20;
 type RollbackOptions = Output &
   WaitOptions &
   PendingOptions &
-  CommentOptions &
+  WriteFlags &
   Pick<Which, 'id'> & { readonly ifMatch?: string; readonly dryRun?: true; readonly activate: boolean };
 
 export function addHistoryCommands(policy: Command, terminal: Terminal): void {
@@ -62,7 +66,7 @@ export function addHistoryCommands(policy: Command, terminal: Terminal): void {
         terminal.err(`there are earlier revisions: give --limit with more than ${USUAL}\n`);
     });
 
-  withPendingFlags(withCommentFlag(remote(policy.command('rollback'))))
+  withPendingFlags(withWriteFlags(remote(policy.command('rollback'))))
     .description(
       'write the document of an earlier revision again, as a new revision, and activate it; the policy keeps its name',
     )
@@ -82,7 +86,7 @@ export function addHistoryCommands(policy: Command, terminal: Terminal): void {
       const parameters = [
         ...(dryRun === true ? [DRY_RUN] : []),
         ...(activate ? [] : ['activate=false']),
-        ...commentParameter(options),
+        ...writeParameters(options),
         ...clusterParameters(options),
         ...pendingParameters(options),
       ];
@@ -132,12 +136,19 @@ function tableOf(items: readonly Row[], terminal: Terminal): string {
     row.updated_by,
     viaText(row),
     sizeText(row),
-    row.comment ?? '-',
+    commentText(row),
   ]);
   const titles = ['REVISION', 'ACTIVE', 'GENERATION', 'WRITTEN', 'BY', 'VIA', 'CHANGE', 'COMMENT'];
   if (removed === null) return table(titles, rows);
   const why = removed.comment === null ? '' : `: ${visible(removed.comment)}`;
   return `deleted ${relativeTime(removed.at)} by ${visible(removed.by)}${why}\n\n${table(titles, rows)}`;
+}
+
+/** Returns the comment, and the assertions that the write or the last activation was allowed to break. */
+function commentText({ comment, overrides, activated }: Row): string {
+  const ids = [...new Set([...overrides, ...(activated?.overrides ?? [])])];
+  const broken = ids.length === 0 ? '' : `(overrides ${ids.join(', ')})`;
+  return [comment ?? '', broken].filter((text) => text !== '').join(' ') || '-';
 }
 
 function viaText({ via, source_group: group, of_revision: of }: Row): string {

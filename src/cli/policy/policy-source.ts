@@ -1,9 +1,12 @@
 import { adviceOn } from '#cli/client/api-refusal.js';
-import { CliError, type Problem, type RefusedError } from '#cli/errors/command-error.js';
+import { brokenText } from '#cli/client/broken-assertions.js';
+import { AssertionsFailedError, CliError, type Problem, type RefusedError } from '#cli/errors/command-error.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { type PolicyText, PolicyTextError, readPolicyText } from '#config/policy/policy-text.js';
 import { MAX_BYTES, readPipeOrFile } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
+
+const STDIN = 'standard input';
 
 /** A policy document that was read from a file or from standard input. */
 export type Source = PolicyText & {
@@ -12,7 +15,7 @@ export type Source = PolicyText & {
 };
 
 export async function readSource(file: string, terminal: Terminal): Promise<Source> {
-  const label = file === '-' ? 'standard input' : file;
+  const label = file === '-' ? STDIN : file;
   let text: string;
   try {
     text = file === '-' ? await terminal.input() : readPipeOrFile(file, MAX_BYTES.policy).toString();
@@ -87,9 +90,16 @@ function placeOf(source: Source, pointer: string): string {
  * document.
  */
 export function atLines(refused: RefusedError, source: Source, prefix = ''): CliError {
+  if (refused instanceof AssertionsFailedError) return explainedWith(refused, source);
   if (refused.problems.length === 0) return refused;
   const { problems, fix, code } = refused;
   return listOf('was refused', source, problems, { prefix, cause: refused, fix, code });
+}
+
+/** Returns an error whose example flows are explained with the policy of the file, which is not in force. */
+function explainedWith(refused: AssertionsFailedError, { label }: Source): CliError {
+  const { assertions } = refused;
+  return new AssertionsFailedError(brokenText(assertions, label === STDIN ? undefined : label), assertions, refused);
 }
 
 /**

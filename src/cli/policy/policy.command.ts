@@ -15,7 +15,6 @@ import { DRY_RUN, warn, warningsIn } from './applied.js';
 import { addApplyCommand } from './apply.command.js';
 import { addAskCommand } from './ask.command.js';
 import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption, withQuery } from './cluster-flags.js';
-import { type CommentOptions, commentParameter, withCommentFlag } from './comment-flag.js';
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
 import { addHistoryCommands } from './history.command.js';
@@ -32,6 +31,7 @@ import {
   type Which,
 } from './policy-records.js';
 import { addTestCommand } from './test.command.js';
+import { type WriteFlags, withWriteFlags, writeParameters } from './write-flags.js';
 
 export function addPolicyCommands(program: Command, terminal: Terminal, end: End): void {
   const policy = program.command('policy').description('policies of a node');
@@ -104,10 +104,10 @@ type DeleteOptions = Output &
   Which &
   ClusterOptions &
   PendingOptions &
-  CommentOptions & { readonly ifMatch?: string; readonly dryRun?: true };
+  WriteFlags & { readonly ifMatch?: string; readonly dryRun?: true };
 
 function addDeleteCommand(policy: Command, terminal: Terminal): void {
-  withPendingFlags(withCommentFlag(remote(policy.command('delete'))))
+  withPendingFlags(withWriteFlags(remote(policy.command('delete'))))
     .description('delete a stored policy; if no policy is active, policy.fallback decides')
     .option('--id <policy-id>', 'the policy of this id')
     .option('--name <policy-name>', 'the policy of this name')
@@ -128,7 +128,7 @@ function addDeleteCommand(policy: Command, terminal: Terminal): void {
       const dry = options.dryRun === true;
       const parameters = [
         ...(dry ? [DRY_RUN] : []),
-        ...commentParameter(options),
+        ...writeParameters(options),
         ...clusterParameters(options),
         ...pendingParameters(options),
       ];
