@@ -29,6 +29,7 @@ export type RefusedReason =
   | 'head_late'
   | 'idle'
   | 'cut_by_policy'
+  | 'suspended_by_policy'
   | 'no_ca'
   | 'no_common_protocol'
   | 'no_policy'

@@ -5,6 +5,8 @@ import type { RefusedReason } from './refused-reason.js';
 /** The counters of one service-plane thread. */
 export class Counts {
   intercepted = 0;
+  /** Number of suspended connections now. */
+  suspended = 0;
   readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
   readonly #requests = { allow: 0, deny: 0, audit: 0, redirect: 0 };
   readonly #responses = { deny: 0, audit: 0 };
@@ -40,6 +42,7 @@ export class Counts {
       responsesDeny: this.#responses.deny,
       responsesAudit: this.#responses.audit,
       connections,
+      suspended: this.suspended,
       refused: Object.fromEntries(this.#refused),
       upstreamCaFault,
     };
@@ -64,6 +67,7 @@ export function sumOf(all: readonly ThreadStats[]): ThreadStats {
     responsesDeny: sum(({ responsesDeny }) => responsesDeny),
     responsesAudit: sum(({ responsesAudit }) => responsesAudit),
     connections: sum(({ connections }) => connections),
+    suspended: sum(({ suspended }) => suspended),
     refused,
     upstreamCaFault: all.find((stats) => stats.upstreamCaFault !== null)?.upstreamCaFault ?? null,
   };

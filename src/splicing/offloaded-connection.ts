@@ -45,9 +45,9 @@ export class OffloadedConnection {
   }
 
   /**
-   * Starts an offload attempt. From this call on, the datapath announces a zero window to both peers, so that
-   * they stop sending. Returns null in three cases: the two connections cannot be offloaded (`readEndpoint`,
-   * `areAlike`), direct forwarding is off, or the BPF map is full.
+   * Starts an offload attempt. From this call on, the datapath announces a zero window to both peers, so
+   * that they stop sending. Returns null in three cases: the two connections cannot be offloaded
+   * (`readEndpoint`, `areAlike`), direct forwarding is off, or the BPF map is full.
    */
   static begin(means: SpliceMeans, id: number, pair: SocketPair): OffloadedConnection | null {
     const client = readEndpoint(pair.client);
@@ -118,8 +118,8 @@ export class OffloadedConnection {
   }
 
   /**
-   * Returns true if the offloaded connection has ended or was idle for too long, and then removes its BPF map
-   * entries.
+   * Returns true if the offloaded connection has ended or was idle for too long, and then removes its BPF
+   * map entries.
    */
   isOver(): boolean {
     const there = this.#find(this.#there);
@@ -127,6 +127,17 @@ export class OffloadedConnection {
     if (there !== null && back !== null && !isPast(there, back, process.hrtime.bigint(), this.means)) return false;
     this.forget();
     return true;
+  }
+
+  /** Makes the datapath drop all packets of this connection, or forward them again. */
+  setSuspended(suspended: boolean): void {
+    const { table } = this.means;
+    if (this.#find(this.#there) === null || this.#find(this.#back) === null) return;
+    if (suspended) {
+      table.hold(this.#there);
+      return;
+    }
+    for (const ends of [this.#there, this.#back]) table.setState(ends, SPLICE_STATE.joined);
   }
 
   /** Resets the connection at the client and at the server. */

@@ -39,8 +39,8 @@ export class SpliceOffloader {
 
   /**
    * Resets the connections that earlier offloaders left in the datapath: those with this `number`, and those
-   * with a number of at least `count`, because no present offloader has such a number. Throws if the datapath
-   * has closed its BPF objects.
+   * with a number of at least `count`, because no present offloader has such a number. Throws if the
+   * datapath has closed its BPF objects.
    */
   constructor(
     point: SpliceOffload,
@@ -66,13 +66,17 @@ export class SpliceOffloader {
     this.#offloaded.delete(id);
   }
 
+  setSuspended(id: number, suspended: boolean): void {
+    this.#offloaded.get(id)?.setSuspended(suspended);
+  }
+
   renew(): void {
     this.#means.table.renew(this.#means.offloader, process.hrtime.bigint() + RENEWAL_NS);
   }
 
   /**
-   * Renews the permission to forward, checks a tenth of the offloaded connections, and returns the ids of the
-   * ended connections. Call this about once a second.
+   * Renews the permission to forward, checks a tenth of the offloaded connections, and returns the ids of
+   * the ended connections. Call this about once a second.
    */
   check(): readonly number[] {
     this.renew();

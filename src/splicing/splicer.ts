@@ -53,6 +53,7 @@ export class Splicer {
   readonly #epoll: Epoll;
   readonly #pairs = new Map<number, SplicedConnection>();
   readonly #busy = new Set<number>();
+  readonly #suspended = new Set<number>();
   readonly #attempts = new Map<number, Attempt>();
   #offloader: SpliceOffloader | null = null;
   #ended: number[] = [];
@@ -70,7 +71,7 @@ export class Splicer {
    */
   setOffloader(make: () => SpliceOffloader): void {
     for (const [id, { offload }] of this.#attempts) this.#giveUp(id, offload);
-    if (this.#offloader !== null) append(this.#ended, this.#offloader.close());
+    if (this.#offloader !== null) this.#noteEnded(this.#offloader.close());
     this.#offloader = null;
     this.#offloader = make();
     for (const pair of this.#pairs.values()) pair.offloadAfterBytes = OFFLOAD_AFTER_BYTES;
@@ -81,7 +82,7 @@ export class Splicer {
    * second.
    */
   checkOffloaded(): void {
-    if (this.#offloader !== null) append(this.#ended, this.#offloader.check());
+    if (this.#offloader !== null) this.#noteEnded(this.#offloader.check());
   }
 
   /**
@@ -97,9 +98,23 @@ export class Splicer {
     this.#watch(other, id, 1);
   }
 
+  /**
+   * Stops a connection, or lets it go on. No byte of a suspended connection passes. It ends if one of its
+   * sockets is reset.
+   */
+  setSuspended(id: number, suspended: boolean): void {
+    if (suspended) this.#suspended.add(id);
+    else this.#suspended.delete(id);
+    const attempt = this.#attempts.get(id);
+    if (suspended && attempt !== undefined) this.#giveUp(id, attempt.offload);
+    if (this.#pairs.has(id)) this.#busy.add(id);
+    else this.#offloader?.setSuspended(id, suspended);
+  }
+
   /** Resets both sockets of the connection `id`. Has no effect if the connection has already ended. */
   cut(id: number): void {
     const pair = this.#pairs.get(id);
+    this.#suspended.delete(id);
     if (pair !== undefined) this.#remove(id, pair, resetSocket);
     else this.#offloader?.cut(id);
   }
@@ -135,6 +150,11 @@ export class Splicer {
     const pair = this.#pairs.get(id);
     if (pair === undefined) {
       this.#busy.delete(id);
+      return;
+    }
+    if (this.#suspended.has(id)) {
+      this.#busy.delete(id);
+      if (pair.sides.some(({ isBroken }) => isBroken)) this.#remove(id, pair, resetSocket);
       return;
     }
     const states = pair.directions.map((direction) => direction.run());
@@ -217,7 +237,12 @@ export class Splicer {
       this.#descriptors.release(fd);
       close(fd);
     }
-    this.#ended.push(id);
+    this.#noteEnded([id]);
+  }
+
+  #noteEnded(ids: readonly number[]): void {
+    append(this.#ended, ids);
+    for (const id of ids) this.#suspended.delete(id);
   }
 
   #watch(fd: number, id: number, side: number): void {
@@ -236,8 +261,8 @@ function socketsOf({ sides: [client, server] }: SplicedConnection): {
 }
 
 /**
- * All flags are false at first, because epoll reports the initial readiness of a socket as soon as it watches
- * the socket.
+ * All flags are false at first, because epoll reports the initial readiness of a socket as soon as it
+ * watches the socket.
  */
 function sideOf(fd: number): SplicedSide {
   return { fd, isReadable: false, isWritable: false, isUrgent: false, isBroken: false };

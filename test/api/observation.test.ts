@@ -174,6 +174,7 @@ describe('stats route', () => {
         audit: 0,
         intercepted: 0,
         connections: 0,
+        suspended: 0,
         refused: {},
         upstream_ca_fault: null,
         join_fault: null,

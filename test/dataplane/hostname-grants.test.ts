@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { IPPROTO, type Packet, type Policy, type Rule, reversed } from '#contracts/policy/policy-model.js';
 import { MAX_PATTERNS_OF_ADDRESS } from '#dataplane/grants/grant-layout.js';
 import { compile } from '#policy/compile/compile.js';
+import { denyAll } from '#test/kernel/policies.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
@@ -68,6 +69,21 @@ describe('a hostname rule', () => {
     const judged = texts.map((_, index) => classify(packet({ ...UDP, destinationPort: 1_000 + index })));
     expect(judged).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(PASSED), DROPPED]);
   });
+});
+
+test('a flow that a hostname rule allowed and a policy suspended goes on when the rule is back and its name is granted again', () => {
+  const reply = { ...opening, ...reversed(opening) };
+  const byName = compile(ofNames(named('a.test')));
+  kernel.activate(byName);
+  grant('a.test');
+  expect([classify(), classify(reply)]).toEqual([PASSED, PASSED]);
+  kernel.activate(denyAll);
+  expect([classify(), classify(reply)]).toEqual([DROPPED, DROPPED]);
+  kernel.activate(byName);
+  // The grant was removed with its pattern.
+  expect(classify(reply)).toBe(DROPPED);
+  grant('a.test');
+  expect([classify(reply), classify()]).toEqual([PASSED, PASSED]);
 });
 
 describe('an expired grant', () => {

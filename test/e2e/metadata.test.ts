@@ -1,4 +1,5 @@
 import type { ChildProcess } from 'node:child_process';
+import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
@@ -170,29 +171,31 @@ async function begun(): Promise<ChildProcess> {
 
 /**
  * Opens a TLS connection, runs `change`, and sends a request. Returns `open` if the client gets a response,
- * and `closed` if the connection was closed.
+ * `closed` if the connection was closed, and `silent` if neither happens.
  */
-async function held(change: () => Promise<void>): Promise<'open' | 'closed'> {
+async function held(change: () => Promise<void>): Promise<'open' | 'closed' | 'silent'> {
   const child = await begun();
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
   await change();
+  // The threads of the service plane get a policy shortly after it is in force in the kernel.
+  await pause(200);
   const answered = new Promise<'open'>((resolve) => child.stdout?.once('data', () => resolve('open')));
   child.stdin?.write('GET / HTTP/1.0\r\n\r\n');
-  const what = await Promise.race([gone, answered]);
+  const what = await Promise.race([gone, answered, pause(1_500, 'silent' as const)]);
   child.kill('SIGKILL');
   return what;
 }
 const WEB = { match: { proto: 'tcp', dst_ports: [443] } };
 
-test('a new policy decides open inspected connections again: it keeps allowed connections and closes denied connections', async () => {
+test('a new policy decides open inspected connections again: allowed connections go on, and denied ones pass nothing', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.put(policyOf([tls({ sni: [SERVER_NAME, 'more.test'] })])))).toBe('open');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
-  expect(await held(() => rig.put(policyOf([tls({ sni: ['more.test'] })])))).toBe('closed');
+  expect(await held(() => rig.put(policyOf([tls({ sni: ['more.test'] })])))).toBe('silent');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.put(policyOf([WEB])))).toBe('open');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
-  expect(await held(() => rig.put(policyOf([])))).toBe('closed');
+  expect(await held(() => rig.put(policyOf([])))).toBe('silent');
 });
 
 test('a ClientHello is decided by the policy that is in force when the ClientHello arrives, not when the TCP connection opened', async () => {
@@ -261,6 +264,20 @@ test('inspected connections beyond max_connections are reset; in audit mode, as 
   expect(await passes()).toBe(false);
   for (const child of [audited, more]) child.kill('SIGKILL');
   await expect.poll(() => count('connections'), soon).toBe(0);
+});
+
+test('a new connection takes the place of a suspended connection if max_connections is reached', async () => {
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  const held = await Promise.all(Array.from({ length: ROOM }, begun));
+  const suspended = async (): Promise<number> =>
+    ((await rig.node.request('GET', '/api/v1/stats')).body as { tls: { suspended: number } }).tls.suspended;
+  await rig.put(policyOf([tls({ sni: ['other.test'] })]));
+  await expect.poll(suspended).toBe(ROOM);
+  expect(await passes('-servername', 'other.test')).toBe(true);
+  expect(await suspended()).toBe(ROOM - 1);
+  for (const child of held) child.kill('SIGKILL');
+  await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
+  await expect.poll(suspended).toBe(0);
 });
 
 describe('a server that sends HelloRetryRequest', () => {

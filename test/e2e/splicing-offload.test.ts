@@ -3,7 +3,7 @@ import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import { SERVER_NAME } from '#test/service-plane/certificates.js';
 import { createInspectedRig, type InspectedRig } from './inspected.js';
 import { policyOf } from './rig.js';
-import type { Answer } from './tcp-peer.js';
+import { type Answer, digestOf } from './tcp-peer.js';
 import { type Ends, Talkers, transfer, transferBoth } from './tcp-peers.js';
 
 const PORT = 443;
@@ -115,13 +115,29 @@ test.each(['client', 'server'] as const)(
   },
 );
 
-test('a new policy that denies a connection offloaded to the datapath resets both sides', async () => {
-  const { client, server } = await offloaded();
-  const both = [client.ask('take', 1), server.ask('take', 1)];
-  await rig.put(policyOf([tls('another.test')]));
-  expect(await Promise.all(both)).toEqual(Array<Answer>(2).fill({ failed: 'ConnectionResetError' }));
-  await rig.put(policyOf([tls(SERVER_NAME)]));
-});
+test.each([
+  ['spliced between two sockets', connect],
+  ['offloaded to the datapath', offloaded],
+] as const)(
+  'a connection %s passes nothing while a policy denies it, and then all that was sent meanwhile',
+  async (_, open) => {
+    const { client, server } = await open();
+    await rig.put(policyOf([tls('another.test')]));
+    for (const [from, to, seed] of [
+      [client, server, 7],
+      [server, client, 8],
+    ] as const) {
+      await to.must('timeout', 1);
+      await from.must('send', 20_000, seed);
+      expect(await to.ask('take', 1)).toEqual({ failed: 'TimeoutError' });
+    }
+    await rig.put(policyOf([tls(SERVER_NAME)]));
+    for (const peer of [client, server]) await peer.must('timeout', 20);
+    expect(await server.must('take', 20_000)).toMatchObject({ took: 20_000, digest: digestOf(20_000, 7) });
+    expect(await client.must('take', 20_000)).toMatchObject({ took: 20_000, digest: digestOf(20_000, 8) });
+    await transferBoth({ client, server }, MB);
+  },
+);
 
 test('while the server of a connection offloaded to the datapath does not read, the client is blocked from sending, and data to the client still passes', async () => {
   const { client, server } = await offloaded();

@@ -53,6 +53,7 @@ export const EVERY_PART: NodeStats = {
     responsesDeny: 27,
     responsesAudit: 28,
     connections: 29,
+    suspended: 28,
     refused: { 'upstream_untrusted:expired': 30, no_ca: 31, server_unreachable: 32, too_many_connections: 33 },
     upstreamCaFault: 'the file contains no readable PEM certificate',
     spliceFault: 'CAP_NET_RAW missing',

@@ -60,6 +60,7 @@ describe('the Prometheus metrics', () => {
     ]);
     expect(await samples('weir_service_plane_')).toEqual([
       'weir_service_plane_connections 29',
+      'weir_service_plane_suspended_connections 28',
       'weir_service_plane_refused_total{reason="too_many_connections"} 33',
       'weir_service_plane_refused_total{reason="too_many_connections_of_source"} 0',
       'weir_service_plane_refused_total{reason="upstream_untrusted:unknown_issuer"} 0',

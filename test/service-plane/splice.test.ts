@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Splices } from '#service-plane/connection/splices.js';
@@ -76,27 +77,60 @@ test('`splice` (hands two sockets over to the splicing thread) forwards a FIN th
 
 const codeOf = async (end: Socket): Promise<unknown> => ((await once(end, 'error')) as [{ code: string }])[0].code;
 
-test('the function that `splice` returns resets both sockets', async () => {
+test('`cut` of a spliced connection resets both sockets', async () => {
   const [one, other] = [await dialled(), await dialled()];
-  const cut = splices.splice(one.socket, other.socket, () => {});
+  const spliced = splices.splice(one.socket, other.socket, () => {});
   one.end.write('x');
   await once(other.end, 'data');
   const codes = [one.end, other.end].map(codeOf);
-  cut();
+  spliced.cut();
   one.end.resume();
   expect(await Promise.all(codes)).toEqual(['ECONNRESET', 'ECONNRESET']);
 });
 
-test('the function that `splice` returns prevents the handover of the sockets to the splicing thread if Node has not yet written all data', async () => {
+test('`cut` of a spliced connection prevents the handover of the sockets to the splicing thread if Node has not yet written all data', async () => {
   const [one, other] = [await dialled(), await dialled()];
   other.socket.write(Buffer.alloc(64 << 20));
-  const cut = splices.splice(one.socket, other.socket, () => {});
-  cut();
+  const spliced = splices.splice(one.socket, other.socket, () => {});
+  spliced.cut();
   expect([one.socket, other.socket].map(({ destroyed }) => destroyed)).toEqual([false, false]);
   for (const { socket, end } of [one, other]) {
     socket.destroy();
     end.destroy();
   }
+});
+
+test('a suspended spliced connection passes no byte in either direction, and afterwards passes all bytes that were sent meanwhile', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  const over = new Promise<void>((resolve) => {
+    const spliced = splices.splice(one.socket, other.socket, resolve);
+    one.end.once('data', () => spliced.setSuspended(true));
+    setTimeout(() => spliced.setSuspended(false), 600);
+  });
+  other.end.write('begin ');
+  await once(one.end, 'data');
+  await pause(100);
+  const got: string[] = [];
+  for (const { end } of [one, other]) end.on('data', (chunk: Buffer) => got.push(chunk.toString()));
+  one.end.write('there');
+  other.end.write('back');
+  await pause(300);
+  expect(got).toEqual([]);
+  await expect.poll(() => got.toSorted()).toEqual(['back', 'there']);
+  for (const { end } of [one, other]) end.end();
+  await over;
+});
+
+test('a suspended spliced connection ends if one of its ends resets it, and the other end is reset', async () => {
+  const [one, other] = [await dialled(), await dialled()];
+  const over = new Promise<void>((resolve) => {
+    const spliced = splices.splice(one.socket, other.socket, resolve);
+    spliced.setSuspended(true);
+  });
+  const reset = codeOf(other.end.resume());
+  one.end.resetAndDestroy();
+  expect(await reset).toBe('ECONNRESET');
+  await over;
 });
 
 test('`Handover.close` resets a socket that was handed over to the splicing thread but that no thread serves', async () => {

@@ -79,6 +79,7 @@ const StatsSchema = z
         ...byVerdict.shape,
         intercepted: count,
         connections: count.describe('Current connections of the service plane.'),
+        suspended: count.describe('Those of them that a later policy denies. They pass nothing.'),
         refused: z
           .record(z.string(), count)
           .describe(
@@ -212,6 +213,7 @@ function statsAnswer({
       audit: servicePlane?.audit ?? 0,
       intercepted: servicePlane?.intercepted ?? 0,
       connections: servicePlane?.connections ?? 0,
+      suspended: servicePlane?.suspended ?? 0,
       refused: { ...servicePlane?.refused },
       upstream_ca_fault: servicePlane?.upstreamCaFault ?? null,
       join_fault: servicePlane?.spliceFault ?? null,

@@ -16,6 +16,8 @@ export type ServicePlaneStats = {
   readonly responsesAudit: number;
   /** The number of connections that are open now. */
   readonly connections: number;
+  /** The number of those connections that a later policy denies, and that pass nothing. */
+  readonly suspended: number;
   /** The number of connections and requests that were not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
   /**

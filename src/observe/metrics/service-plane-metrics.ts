@@ -28,6 +28,10 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
     'verdict',
   );
   const live = gauge('weir_service_plane_connections', 'Current connections of the service plane.');
+  const suspended = gauge(
+    'weir_service_plane_suspended_connections',
+    'Current connections of the service plane that a later policy denies, and that pass nothing.',
+  );
   const refused = counter(
     'weir_service_plane_refused_total',
     'Connections and requests that the service plane refused or closed for a reason other than the verdict of a rule, by reason.',
@@ -41,7 +45,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
     'weir_service_plane_join_fault',
     '1 while the datapath cannot forward spliced connections itself (splicing offload); `join_fault` in the stats gives the reason.',
   );
-  const all = [connections, intercepted, requests, responses, live, refused, stale, offloadFaulty];
+  const all = [connections, intercepted, requests, responses, live, suspended, refused, stale, offloadFaulty];
 
   return {
     stats(stats: ServicePlaneStats | null) {
@@ -57,6 +61,7 @@ export function servicePlaneMetrics({ gauge, counter }: Families) {
       responses.inc({ verdict: 'deny' }, stats.responsesDeny);
       responses.inc({ verdict: 'audit' }, stats.responsesAudit);
       live.set(stats.connections);
+      suspended.set(stats.suspended);
       stale.set(stats.upstreamCaFault === null ? 0 : 1);
       offloadFaulty.set(stats.spliceFault === null ? 0 : 1);
       for (const reason of ALERTED) refused.inc({ reason }, 0);

@@ -14,7 +14,7 @@ import { destroyWithReset } from '#sockets/socket-options.js';
 import { type ClientBytes, NO_BYTES, NO_CLIENT_BYTES, type Outcome, type QueriedServer } from './connection-outcome.js';
 import { Handshake, type HandshakeFault } from './handshake.js';
 import type { PlaneContext } from './plane-context.js';
-import type { Splices } from './splices.js';
+import type { Spliced, Splices } from './splices.js';
 
 export type Plane = PlaneContext & { readonly interceptor: Interceptor; readonly splices: Splices };
 
@@ -46,6 +46,8 @@ export class Connection {
   /** The value of `#changes` for which `#steps()` last returned rules and defaults. */
   #stepsFor = 0;
   #isOver = false;
+  #spliced: Spliced | null = null;
+  #isSuspended = false;
   #cancel: () => void = () => {};
 
   constructor(
@@ -98,9 +100,29 @@ export class Connection {
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
-      if (this.#live?.decideAgain(steps, this.#facts) !== false) return;
+      if (this.#live?.decideAgain(steps, this.#facts) !== false) return this.#setSuspended(false);
     }
-    this.#refuse('cut_by_policy');
+    // An intercepted connection cannot be suspended: its client would wait for a response of the node
+    // itself.
+    if (this.#spliced === null) this.#refuse('cut_by_policy');
+    else this.#setSuspended(true);
+  }
+
+  /**
+   * Suspends a spliced connection that the policy denies, or lets it go on (D19). A suspended connection
+   * passes nothing, and ends when one of its ends gives up.
+   */
+  #setSuspended(suspended: boolean): void {
+    if (this.#isSuspended === suspended) return;
+    this.#isSuspended = suspended;
+    if (suspended) this.plane.counts.refuse('suspended_by_policy');
+    this.plane.counts.suspended += suspended ? 1 : -1;
+    this.#spliced?.setSuspended(suspended);
+  }
+
+  /** Whether the policy in force denies this connection, which an earlier policy allowed. */
+  get isSuspended(): boolean {
+    return this.#isSuspended;
   }
 
   /** Resets the client's socket and the server's socket immediately. */
@@ -232,8 +254,8 @@ export class Connection {
       }
       if (server === null) return this.#refuse('server_unreachable');
       if (this.#stepsFor !== this.#changes) {
-        // The policy or the owner of the source address changed while the server connection was being opened.
-        // Decide again before the server receives any byte.
+        // The policy or the owner of the source address changed while the server connection was being
+        // opened. Decide again before the server receives any byte.
         server.destroy();
         return this.#settle([], said);
       }
@@ -250,7 +272,9 @@ export class Connection {
   #follow({ server, held }: QueriedServer, { body, behind }: ClientBytes, decided: Outcome): void {
     const go = (rest: Uint8Array): void => {
       if (rest.length > 0) server.write(rest);
-      this.#cancel = this.plane.splices.splice(this.client, server, () => this.#end());
+      const spliced = this.plane.splices.splice(this.client, server, () => this.#end());
+      this.#spliced = spliced;
+      this.#cancel = () => spliced.cut();
     };
     if (body.length === 0) {
       if (held.length > 0) this.client.write(held);
@@ -287,7 +311,9 @@ export class Connection {
     go();
   }
 
-  /** Evaluates a forwarded connection again by the ClientHello and the certificate that are already known. */
+  /**
+   * Evaluates a forwarded connection again by the ClientHello and the certificate that are already known.
+   */
   readonly #decided: EstablishedConnection = {
     decideAgain: (steps, facts) => {
       // A certificate that Weir has not requested counts as unreadable, because the handshake is over and
@@ -387,6 +413,7 @@ export class Connection {
   #end(): void {
     if (this.#isOver) return;
     this.#isOver = true;
+    if (this.#isSuspended) this.plane.counts.suspended--;
     this.#cancel();
     this.client.destroy();
     this.#server?.destroy();

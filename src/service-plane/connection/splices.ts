@@ -9,6 +9,17 @@ import { destroyWithReset } from '#sockets/socket-options.js';
 /** A socket with the field `_handle`, which Node's type definitions lack. */
 type Handled = Socket & { readonly _handle: { readStop(): void } | null };
 
+/** A connection that the splice thread forwards. */
+export type Spliced = {
+  /** Resets both sockets, without a call of `done`. */
+  cut(): void;
+  /**
+   * With true, no more bytes pass, and the connection stays open until one of its ends closes it. With
+   * false, bytes pass again.
+   */
+  setSuspended(suspended: boolean): void;
+};
+
 /** Hands pairs of sockets over from Node to the splice thread, which forwards their bytes by splice(2). */
 export class Splices {
   readonly #ends = new Map<number, () => void>();
@@ -28,17 +39,21 @@ export class Splices {
   /**
    * Splices two sockets. When one direction ends, the other direction continues; an error of one socket
    * resets both sockets. Node closes its descriptors after all data that was written to the sockets is sent.
-   * Calls `done` when both directions have ended. The returned function resets both sockets without a call of
-   * `done`.
+   * Calls `done` when both directions have ended.
    */
-  splice(one: Socket, other: Socket, done: () => void): () => void {
+  splice(one: Socket, other: Socket, done: () => void): Spliced {
     const id = this.#nextId();
     this.#ends.set(id, done);
     passOn(one, other);
     passOn(other, one);
     whenWritten(one, () => whenWritten(other, () => this.#handOver(id, one, other)));
-    return () => {
-      if (this.#ends.delete(id)) this.#order({ id, pair: null });
+    return {
+      cut: () => {
+        if (this.#ends.delete(id)) this.#order({ id, pair: null });
+      },
+      setSuspended: (suspended) => {
+        if (this.#ends.has(id)) this.#order({ id, suspended });
+      },
     };
   }
 

@@ -128,8 +128,8 @@ export class LocalServicePlane {
   }
 
   /**
-   * Sends to the datapath thread how many connections and requests each rule or default has decided since the
-   * last call. Call this method a few times a second.
+   * Sends to the datapath thread how many connections and requests each rule or default has decided since
+   * the last call. Call this method a few times a second.
    */
   sendHits(): void {
     this.#hits.send();
@@ -166,6 +166,7 @@ export class LocalServicePlane {
   }
 
   #accept(client: Socket, flow: Packet): void {
+    this.#makeRoom(flow.source);
     const unread = this.#overflow(flow.source, 1);
     const refused = isReserved(descriptorOf(client), 'connection')
       ? 'too_many_connections'
@@ -182,6 +183,19 @@ export class LocalServicePlane {
     this.#connections.add(connection);
     this.#ofSource.add(flow.source);
     void (unread === null ? connection.begin() : connection.beginUnread(unread));
+  }
+
+  /** If a limit of open connections is reached, cuts a suspended connection that counts for this limit. */
+  #makeRoom(source: number): void {
+    if (this.#plane.counts.suspended === 0) return;
+    const reason = this.#overflow(source, 1);
+    if (reason === null) return;
+    const isOfSource = reason === 'too_many_connections_of_source';
+    for (const connection of this.#connections) {
+      if (!connection.isSuspended || (isOfSource && connection.flow.source !== source)) continue;
+      connection.cut();
+      return;
+    }
   }
 
   /**

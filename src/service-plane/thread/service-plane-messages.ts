@@ -26,11 +26,13 @@ export type SplicerWorkerData = {
 export type ThreadNumber = { readonly number: number; readonly count: number };
 /**
  * A message to the splice thread. `pair` with two descriptors: splice these two sockets. `pair` null: reset
- * both sockets of the pair `id`. `spliceBy`: offload connections to the datapath from now on. The splice
- * thread sends back the ids of ended pairs.
+ * both sockets of the pair `id`. `suspended`: forward no more bytes of the pair, or forward them again.
+ * `spliceBy`: offload connections to the datapath from now on. The splice thread sends back the ids of ended
+ * pairs.
  */
 export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }
+  | { readonly id: number; readonly suspended: boolean }
   | { readonly spliceBy: SpliceOffload };
 /** Messages from the main thread to a service-plane thread. */
 export type ToPlaneThread =

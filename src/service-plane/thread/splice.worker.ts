@@ -24,6 +24,7 @@ let lookAt = 0;
 function handle(orders: readonly SpliceOrder[]): void {
   for (const order of orders) {
     if ('spliceBy' in order) spliceBy(order.spliceBy);
+    else if ('suspended' in order) splicer.setSuspended(order.id, order.suspended);
     else if (order.pair === null) splicer.cut(order.id);
     else splicer.add(order.id, ...order.pair);
   }

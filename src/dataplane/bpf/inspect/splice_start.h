@@ -91,7 +91,7 @@ static __always_inline bool read_both_endpoints(struct __sk_buff *skb, struct pa
 
 /* If both TCP connections of an inspected connection are at rest (no data is unread or unacknowledged), makes
  * the datapath drop all their packets. `skb` is a packet from the client. Packets pass again after user space
- * has closed its two sockets and has set the state JOINED.
+ * has closed its two sockets and has set the state JOINED. A spliced connection is always at rest.
  *
  * If a socket receives data on another CPU at this moment, `may_send` drops the acknowledgment of that data,
  * so the peer sends the data again. Returns a value of enum joined.
@@ -104,12 +104,16 @@ static __noinline enum joined start_splice(struct __sk_buff *skb)
 	struct join *forward, *backward;
 	struct endpoint client = {}, server = {};
 
-	if (!in_force || !is_sent_directly(in_force, coarse_ns()))
-		return JOIN_UNABLE;
 	if (parse(skb, &packet) || packet.protocol != IPPROTO_TCP)
 		return JOIN_GONE;
 	forward = join_of(&packet);
 	backward = reverse_join_of(&packet);
+	if (forward && backward && forward->state == JOINED) {
+		forward->state = backward->state = JOIN_HELD;
+		return JOIN_AT_REST;
+	}
+	if (!in_force || !is_sent_directly(in_force, coarse_ns()))
+		return JOIN_UNABLE;
 	if (!forward || !backward || !read_both_endpoints(skb, &packet, &client, &server))
 		return JOIN_GONE;
 	if (client.rests && server.rests) {
