@@ -220,22 +220,20 @@ describe('the place of a suspended flow', () => {
 });
 
 describe('the report of a suspended flow', () => {
-  test('a listed flow is suspended, and names the default that denies it', async () => {
+  test('a listed flow is suspended, and names the rule that denies it', async () => {
     converse(tcp);
-    kernel.activate(denyAll, 2);
+    const no = rule({ id: 'no', action: 'deny' });
+    kernel.activate(compile(policy([group(['0.0.0.0/0'], [no])])), 2);
     see(tcp, TCP.ack);
+    const decider = { kind: 'rule', group: 'group', rule: 'no' };
     expect(await listed()).toMatchObject([
-      {
-        suspended: true,
-        verdict: 'deny',
-        state: 'tcp_established',
-        decider: { kind: 'policy_default' },
-        generation: 2,
-      },
+      { suspended: true, verdict: 'deny', state: 'tcp_established', decider, generation: 2 },
     ]);
     kernel.activate(allowAll, 3);
     see(tcp, TCP.ack);
-    expect(await listed()).toMatchObject([{ suspended: false, verdict: 'allow', generation: 3 }]);
+    expect(await listed()).toMatchObject([
+      { suspended: false, verdict: 'allow', decider: { kind: 'policy_default' }, generation: 3 },
+    ]);
   });
 
   test('events tell that a flow was suspended, resumed, suspended again, and ended while it was suspended', () => {

@@ -42,7 +42,7 @@ export const EVENT_TYPE = {
 } as const;
 export type EventType = keyof typeof EVENT_TYPE;
 /** The types of events about a flow; the others are about a single packet. */
-export const FLOW_EVENT_TYPES = ['flow_opened', 'flow_ended', 'flow_suspended', 'flow_resumed'] as const;
+const FLOW_EVENT_TYPES = ['flow_opened', 'flow_ended', 'flow_suspended', 'flow_resumed'] as const;
 export type FlowEventType = (typeof FLOW_EVENT_TYPES)[number];
 const OF_FLOWS = new Set<string>(FLOW_EVENT_TYPES);
 
