@@ -26,6 +26,7 @@ export type Config = {
     readonly fallback: 'allow' | 'deny';
     readonly activationTimeoutMs: number;
     readonly file: string | null;
+    readonly assertionsFile: string | null;
     readonly history: { readonly revisions: number; readonly bytes: number };
   };
   readonly dns: DnsConfig | null;
@@ -183,6 +184,7 @@ export function configOf(parsed: ParsedConfig): Config {
       fallback: policy.fallback,
       activationTimeoutMs: policy.activation_timeout ?? (cluster === undefined ? 5_000 : 15_000),
       file: policy.file,
+      assertionsFile: policy.assertions_file,
       history: policy.history,
     },
     dns:

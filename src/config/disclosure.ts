@@ -46,6 +46,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'policy.fallback': true,
   'policy.activation_timeout': true,
   'policy.file': true,
+  'policy.assertions_file': true,
   'policy.history.revisions': true,
   'policy.history.bytes': true,
   'dns.listen': true,

@@ -4,8 +4,8 @@ import type { Config } from './config.js';
 export type NamedFile = { readonly key: string; readonly path: string };
 
 /**
- * Returns the files that the node reads and that must exist when it starts. `policy.file` is not one of them:
- * the node starts without it, and waits for it.
+ * Returns the files that the node reads and that must exist when it starts. `policy.file` and
+ * `policy.assertions_file` are not among them: the node starts without them, and waits for them.
  */
 export function requiredFiles({ api, findings, metrics, servicePlane, cluster }: Config): readonly NamedFile[] {
   const named: [string, string | null | undefined][] = [
@@ -29,6 +29,10 @@ export function requiredFiles({ api, findings, metrics, servicePlane, cluster }:
 
 /** Returns all files that the node reads because its configuration names them. */
 export function namedFiles(config: Config): readonly NamedFile[] {
-  const { file } = config.policy;
-  return [...requiredFiles(config), ...(file === null ? [] : [{ key: 'policy.file', path: file }])];
+  const { file, assertionsFile } = config.policy;
+  return [
+    ...requiredFiles(config),
+    ...(file === null ? [] : [{ key: 'policy.file', path: file }]),
+    ...(assertionsFile === null ? [] : [{ key: 'policy.assertions_file', path: assertionsFile }]),
+  ];
 }

@@ -33,8 +33,8 @@ import { listen } from './listen.js';
 import { createLog, logFacts } from './log.js';
 import { managementOf, timePhase } from './management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './options.js';
-import { followPolicyFile } from './policy-file.js';
-import { reloadBySighup, reloadPorts } from './reload.js';
+import { FollowedPolicyFiles } from './policy-file.js';
+import { filesOf, reloadBySighup, reloadPorts } from './reload.js';
 import { openingStore, reportStart } from './start.js';
 
 const { version } = createRequire(import.meta.url)('weir/package.json') as { version: string };
@@ -152,14 +152,14 @@ export async function runNode(
     const ready = new Promise<void>((resolve) => {
       apiIsMade = resolve;
     });
-    const policyFile = followPolicyFile(config.policy.file, ready, () => system, log);
+    const policyFiles = new FollowedPolicyFiles(filesOf(config), ready, () => system, log);
     const reload =
       reread === null
         ? null
         : reloadPorts({
             running,
             system: () => system,
-            policyFile,
+            policyFiles,
             settings: (which) => partSettings(which === 'next' ? running.next : running.config),
             changeApi: ({ maxConnections }) => {
               if (managementApi !== null) managementApi.server.maxConnections = maxConnections;
@@ -184,7 +184,7 @@ export async function runNode(
         trouble: (message, failure) => log.error({ err: failure }, message),
       },
       observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
-      policyFile,
+      policyFile: policyFiles,
       reload,
       createThread,
       writing,
@@ -268,7 +268,7 @@ export async function runNode(
       log.info({ signal: reason }, 'draining');
       manager?.stopping();
     } finally {
-      policyFile.close();
+      policyFiles.close();
       management.support.close();
       authority.close();
       await system.shutdown();

@@ -4,54 +4,48 @@ import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
 import type { Config } from '#config/config.js';
 import { ConfigError, withPointer } from '#config/config-problem.js';
-import type { FollowedPolicyFile } from '#config/policy/policy-file.js';
 import type { RunningConfig } from '#config/reload/running-config.js';
 import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config/config-reload.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { policedAmong, readPolicedNames } from '#dataplane/attach/interfaces/policed-names.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { listed } from '#dataplane/review/listed-names.js';
-import { checkPolicyFile } from './policy-file.js';
+import { checkPolicyFiles, type FollowedPolicyFiles, type PolicyFiles } from './policy-file.js';
 
 export type ReloadTargets = {
   readonly running: RunningConfig;
   readonly system: () => System;
-  readonly policyFile: FollowedPolicyFile;
+  readonly policyFiles: FollowedPolicyFiles;
   settings: ReloadPorts['settings'];
   changeApi(settings: Config['api']): void;
   changeLog(settings: Config['log']): void;
 };
 
+/** Returns the files of a configuration whose contents the node writes to its store. */
+export const filesOf = ({ policy }: Config): PolicyFiles => ({
+  policy: policy.file,
+  assertions: policy.assertionsFile,
+});
+
 /** Implements the interface of the reload actor with the configuration file and the parts of the node. */
-export function reloadPorts({ running, policyFile, ...targets }: ReloadTargets): ReloadPorts {
+export function reloadPorts({ running, policyFiles, ...targets }: ReloadTargets): ReloadPorts {
   const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
   return {
     read: async ({ allowUnpoliced }) => planOf(running, allowUnpoliced),
     validate: async ({ parts }, { allowUnpoliced }) => {
       if (parts.includes('dataplane') && !allowUnpoliced) refuseToUnpolice(configOf('running'), configOf('next'));
-      const path = running.next.policy.file;
-      if (path === null || !parts.includes('policy_file')) return;
-      const refusal = await checkPolicyFile(path, targets.system()).catch((failure: Error) => {
+      if (!parts.includes('policy_file')) return;
+      const refusal = await checkPolicyFiles(filesOf(running.next), targets.system()).catch((failure: Error) => {
         throw new Refused({ kind: 'refused', code: 'invalid_config', detail: failure.message });
       });
-      if (refusal === null) return;
-      const detail = `the policy file ${path} would be refused (${refusal.code}): ${refusal.detail}`;
-      const { problems } = refusal;
-      throw new Refused({
-        kind: 'refused',
-        code: 'invalid_config',
-        detail,
-        ...(problems === undefined
-          ? {}
-          : { problems: problems.map((problem) => ({ ...problem, message: `${path}: ${problem.message}` })) }),
-      });
+      if (refusal !== null) throw new Refused(refusal);
     },
     settings: targets.settings,
     change: async (part, which) => {
-      const { api, log, policy } = configOf(which);
+      const { api, log } = configOf(which);
       switch (part) {
         case 'policy_file':
-          return policyFile.follow(policy.file);
+          return policyFiles.follow(filesOf(configOf(which)));
         case 'api':
           return targets.changeApi(api);
         case 'log':

@@ -39,6 +39,8 @@ export type AssertionOperations = {
    * 2 s are `unknown`. `subject`: the subject of the client's API token.
    */
   results(list: AssertionList, subject: string): Promise<readonly AssertionResult[]>;
+  /** Returns a refusal with all problems of a document with assertions; null if it is valid. */
+  problemsOf(document: unknown): Refusal | null;
   /** Writes the list. A dry run returns the list that it would write. */
   write(write: AssertionWrite): Promise<AssertionWritten | Refusal>;
 };
@@ -76,6 +78,10 @@ export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Po
         return assertions.map(({ id }) => unregioned(id, 'unknown', 'the assertion is being checked; ask again'));
       if ('code' in results) return assertions.map(({ id }) => unregioned(id, 'unknown', results.detail));
       return results;
+    },
+    problemsOf: (document) => {
+      const read = readAssertions(document, assertionsSchema, IPV4);
+      return 'problems' in read ? invalid(read.problems, '') : null;
     },
     write: ({ change, only, author, expectedRevision, dryRun }) =>
       orRefusal<AssertionWritten>(async () => {

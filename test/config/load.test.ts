@@ -39,6 +39,7 @@ const defaults = {
     fallback: 'deny',
     activationTimeoutMs: 5000,
     file: null,
+    assertionsFile: null,
     history: { revisions: 1_000, bytes: 2 ** 30 },
   },
   dns: null,
@@ -117,7 +118,7 @@ dataplane:
   grant_capacity: 2048
   mark_mask: 0x3
   pin_path: /bpf
-policy: { fallback: allow, activation_timeout: 500ms, file: ${pem}, history: { revisions: 20, bytes: 3MiB } }
+policy: { fallback: allow, activation_timeout: 500ms, file: ${pem}, assertions_file: ${pem}, history: { revisions: 20, bytes: 3MiB } }
 dns:
   listen: ["10.1.0.1:53", "10.1.0.2:53"]
   upstreams: ["192.0.2.53:53"]
@@ -177,6 +178,7 @@ cluster:
         fallback: 'allow',
         activationTimeoutMs: 500,
         file: pem,
+        assertionsFile: pem,
         history: { revisions: 20, bytes: 3 * 2 ** 20 },
       },
       dns: {

@@ -91,6 +91,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'policy.history.revisions': 20,
   'policy.history.bytes': '2GiB',
   'policy.file': '/policy.yaml',
+  'policy.assertions_file': '/assertions.yaml',
   'dns.listen': ['127.0.0.2:53'],
   'dns.upstreams': ['192.0.2.2:53', '192.0.2.1:53'],
   'dns.transparent': true,

@@ -45,6 +45,7 @@ export const RELOADED_BY = {
   'policy.fallback': 'restart',
   'policy.activation_timeout': 'restart',
   'policy.file': 'policy_file',
+  'policy.assertions_file': 'policy_file',
   'policy.history.revisions': 'restart',
   'policy.history.bytes': 'restart',
   'dns.listen': 'dns',

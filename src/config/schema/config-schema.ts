@@ -217,6 +217,16 @@ const policy = z
         description: 'YAML or JSON file that the node loads as the policy, at its start and whenever the file changes.',
         form: 'path or `null`',
       }),
+    assertions_file: path(
+      'YAML or JSON file with assertions. The node replaces all assertions by those of the file at its start and whenever the file changes, and before it loads `policy.file`.',
+    )
+      .nullable()
+      .prefault(null)
+      .meta({
+        description:
+          'YAML or JSON file with assertions. The node replaces all assertions by those of the file at its start and whenever the file changes, and before it loads `policy.file`.',
+        form: 'path or `null`',
+      }),
     history: z
       .strictObject({
         revisions: whole(

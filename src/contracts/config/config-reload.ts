@@ -4,7 +4,7 @@ import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 /**
  * The parts of the node that take new settings while they run, in the order in which a reload changes them.
  * `policy_file` is the last part that can refuse, because a policy that it has put in force cannot be
- * reverted.
+ * reverted. It also has the file with assertions.
  */
 export const RELOAD_PARTS = ['dataplane', 'dns', 'service_plane', 'policy_file', 'api', 'log'] as const;
 export type ReloadPart = (typeof RELOAD_PARTS)[number];

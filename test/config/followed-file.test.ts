@@ -1,7 +1,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { FollowedPolicyFile } from '#config/policy/policy-file.js';
+import { FollowedFile } from '#config/policy/followed-file.js';
+import { readPolicyFile } from '#config/policy/policy-file.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
 /**
@@ -13,6 +14,7 @@ function following(isFinal: boolean, refusals: Error[]) {
   const path = join(temporaryFolder(), 'policy.yaml');
   const seen = { applied: 0, failed: [] as unknown[] };
   const events = {
+    read: readPolicyFile,
     apply: async () => {
       seen.applied++;
       const refusal = refusals.shift();
@@ -21,7 +23,7 @@ function following(isFinal: boolean, refusals: Error[]) {
     isFinal: () => isFinal,
     failed: (failure: unknown) => void seen.failed.push(failure),
   };
-  return { file: new FollowedPolicyFile(path, events, Promise.resolve()), path, seen };
+  return { file: new FollowedFile(path, events, Promise.resolve()), path, seen };
 }
 
 test('a policy file whose changes the node follows is read again after a read error, and equal read errors are reported once', async () => {
