@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { addressSet, addressText } from '#analysis/answer/address-set.js';
 import { flowsOf, portTexts, serviceSet, serviceText } from '#analysis/answer/service-set.js';
 import { IPV4 } from '#analysis/engine/address-space.js';
-import { KEYS, PORTS } from '#analysis/engine/relevant-rules.js';
+import { KEYS, PORTS } from '#analysis/engine/rule-diagrams.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
 

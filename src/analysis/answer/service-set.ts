@@ -1,5 +1,5 @@
 import type { ValueSet } from '#analysis/engine/pieces.js';
-import { KEYS, PORTS } from '#analysis/engine/relevant-rules.js';
+import { KEYS, PORTS } from '#analysis/engine/rule-diagrams.js';
 import { itemAt } from '#arrays/read.js';
 import type { ServiceSet } from '#contracts/analysis/flow-region.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';

@@ -1,3 +1,4 @@
+import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
@@ -118,4 +119,18 @@ export function overlap(left: readonly Span[], right: readonly Span[]): boolean 
     if (other.start < end) return true;
   }
   return false;
+}
+
+/** Returns the addresses that are in both ascending lists of spans. */
+export function intersection(one: readonly Span[], other: readonly Span[]): Span[] {
+  const found: Span[] = [];
+  let at = 0;
+  for (const { start, end } of one) {
+    while (at < other.length && itemAt(other, at).end <= start) at++;
+    for (let next = at; next < other.length && itemAt(other, next).start < end; next++) {
+      const span = itemAt(other, next);
+      found.push({ start: start < span.start ? span.start : start, end: end < span.end ? end : span.end });
+    }
+  }
+  return found;
 }

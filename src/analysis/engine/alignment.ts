@@ -20,6 +20,7 @@ export type GroupPair = {
   readonly indexes: readonly [number, number];
   /** Whether rules, defaults, modes and sources are all equal. */
   readonly isSame: boolean;
+  readonly sameSources: boolean;
   /** Whether the groups have the same selectors. */
   readonly sameSelectors: boolean;
   /** For each side, the tag of each changed rule. Rules that both sides have in the same order have none. */
@@ -119,12 +120,9 @@ export class Alignment {
       one.selectors === other.selectors ||
       (one.selectors.length === other.selectors.length &&
         one.selectors.every(({ key }, at) => key === other.selectors[at]?.key));
-    const isSame =
-      sameDefault &&
-      sameSelectors &&
-      changedRules[0].size + changedRules[1].size === 0 &&
-      samePrefixes(one.sources, other.sources);
-    return { indexes, isSame, sameSelectors, changedRules, changedDefault };
+    const sameSources = samePrefixes(one.sources, other.sources);
+    const isSame = sameDefault && sameSelectors && changedRules[0].size + changedRules[1].size === 0 && sameSources;
+    return { indexes, isSame, sameSources, sameSelectors, changedRules, changedDefault };
   }
 
   #compareRules(one: Group, other: Group, changed: readonly [Map<Rule, number>, Map<Rule, number>]): void {

@@ -1,28 +1,26 @@
 import { itemAt } from '#arrays/read.js';
-import type { Policy, Range, Rule } from '#contracts/policy/policy-model.js';
+import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { MAX_RANKS } from '#contracts/policy/verdict-word.js';
 import { Budget, type CompileLimits, CompileTooLarge } from '#policy/model/budget.js';
-import { type AddressSpace, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
+import { type AddressSpace, intersection, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
 import { Alignment, type Cause } from './alignment.js';
 import { Axis } from './axis.js';
 import { ALWAYS, Conditions, type ConditionsOptions } from './conditions.js';
-import { type Change, DecisionLists, type Entry, outcomeFor } from './decision-lists.js';
-import { DiagramLevel } from './diagram-level.js';
-import { LookupComparison } from './lookup-comparison.js';
-import { Pieces, union, type ValueSet } from './pieces.js';
+import { type Change, outcomeFor } from './decision-lists.js';
+import { LookupComparison, takesPartInLookups } from './lookup-comparison.js';
+import { union, type ValueSet } from './pieces.js';
 import { groupOf, isConditional, type Population, populationsOf, type SourceGroup } from './populations.js';
 import {
-  KEYS,
   type Member,
   type Part,
   type Planned,
-  PORTS,
   type Question,
   RelevantRules,
   SIDES,
   type Side,
   wholeShape,
 } from './relevant-rules.js';
+import { RuleDiagrams } from './rule-diagrams.js';
 import { entriesOfDefault, entriesOfRule } from './rule-entries.js';
 
 /** A set of flows that changes alike: the product of four sets. Regions have no flow in common. */
@@ -78,10 +76,6 @@ class Comparison {
   readonly #relevant: RelevantRules;
   readonly #conditions: Conditions;
   readonly #lookupConditions = new Conditions({ aboutOneName: true });
-  readonly #pieces: Pieces;
-  readonly #lists: DecisionLists;
-  readonly #ports: DiagramLevel;
-  readonly #keys: DiagramLevel;
   readonly #nodes = new Map<Part, number>();
   /** The diagrams of the rules, by the number of the member and the index of the rule. */
   readonly #ruleNodes = new Map<number, number>();
@@ -98,10 +92,6 @@ class Comparison {
     this.#limits = { entries: Number.POSITIVE_INFINITY, steps, ranks: Number.POSITIVE_INFINITY };
     this.#planning = new Budget(this.#limits);
     this.#budget = new Budget(this.#limits);
-    this.#pieces = new Pieces(Budget.unlimited);
-    this.#lists = new DecisionLists(this.#conditions, this.#budget);
-    this.#ports = new DiagramLevel(PORTS, this.#lists, this.#pieces, this.#budget);
-    this.#keys = new DiagramLevel(KEYS, this.#ports, this.#pieces, this.#budget);
     this.#relevant = new RelevantRules(policies, this.#alignment, this.#planning, options);
   }
 
@@ -118,10 +108,11 @@ class Comparison {
         if (plan !== undefined) planned.push(plan);
       });
     const destinations = new Axis(this.#space, this.#destinationsOf(planned));
-    const level = new DiagramLevel(destinations.length, this.#keys, this.#pieces, this.#budget);
-    const mask = this.#maskOf(level, destinations);
+    const diagrams = new RuleDiagrams(destinations, this.#conditions, this.#budget);
+    const { question } = this.options;
+    const mask = question === undefined ? 0 : diagrams.mask(wholeShape(question));
     const defaults = this.policies.map(({ default: { action, mode } }) =>
-      this.#everywhere(level, [
+      diagrams.everywhere([
         { condition: ALWAYS, outcome: outcomeFor(action, mode), tag: this.#alignment.changedDefault },
       ]),
     );
@@ -130,10 +121,10 @@ class Comparison {
       this.#within(sources, () => {
         const [one, other] = SIDES.map((side) => {
           let node = mask;
-          for (const part of parts[side]) node = level.orElse(node, this.#nodeOf(part, level, destinations));
-          return level.orElse(node, itemAt(defaults, side));
+          for (const part of parts[side]) node = diagrams.orElse(node, this.#nodeOf(part, diagrams));
+          return diagrams.orElse(node, itemAt(defaults, side));
         }) as [number, number];
-        for (const piece of level.differences(one, other)) {
+        for (const piece of diagrams.differences(one, other)) {
           const sets = found.get(piece);
           if (sets === undefined) found.set(piece, [sources]);
           else sets.push(sources);
@@ -141,8 +132,8 @@ class Comparison {
       });
     }
     return {
-      regions: this.#regions(found, axis, destinations),
-      lookups: this.options.question === undefined ? this.#lookups(planned, axis) : [],
+      regions: this.#regions(found, diagrams, axis, destinations),
+      lookups: question === undefined ? this.#lookups(planned, axis) : [],
       lookupConditions: this.#lookupConditions,
       left: this.#spans(union(this.#left), axis),
       conditions: this.#conditions,
@@ -172,12 +163,26 @@ class Comparison {
     const isEverywhere = this.#alignment.changedDefault > 0 || changed.some(({ hasSelectors }) => hasSelectors);
     const changes = isEverywhere ? [everything] : mergedSpans(changed.flatMap(({ spans }) => spans));
     const within = intersection(asked, changes);
-    const near = groups
-      .map((group) => ({ ...group, spans: intersection(group.spans, within) }))
-      .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
-    const axis = new Axis(this.#space, [...near.flatMap(({ spans }) => spans), ...within]);
+    const near = groups.filter(({ spans, hasSelectors }) => hasSelectors || overlap(spans, within));
+    const deciding = this.#thatMatter(near, changed).map((group) => ({
+      ...group,
+      spans: intersection(group.spans, within),
+    }));
+    const axis = new Axis(this.#space, [...deciding.flatMap(({ spans }) => spans), ...within]);
     const pieces = within.flatMap(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]);
-    return { axis, groups: near, within: pieces };
+    return { axis, groups: deciding, within: pieces };
+  }
+
+  /**
+   * Leaves out the groups that have no default, and no rule that matches a flow of the question or of a changed
+   * rule. A comparison of DNS lookups needs all groups.
+   */
+  #thatMatter(groups: readonly SourceGroup[], changed: readonly SourceGroup[]): readonly SourceGroup[] {
+    const isAsked = this.options.question !== undefined;
+    if (!isAsked && this.#alignment.changedDefault > 0) return groups;
+    if (!isAsked && changed.some((group) => this.#relevant.changedRulesOf(group).some(takesPartInLookups)))
+      return groups;
+    return this.#relevant.thatMatter(groups, changed);
   }
 
   /**
@@ -209,14 +214,14 @@ class Comparison {
   }
 
   /** Returns the diagram of a group: its rules that matter, and its default. */
-  #nodeOf(part: Part, level: DiagramLevel, axis: Axis): number {
+  #nodeOf(part: Part, diagrams: RuleDiagrams): number {
     const known = this.#nodes.get(part);
     if (known !== undefined) return known;
     const { member, rules } = part;
     const group = this.#relevant.groupOf(member);
     const nodes = rules.map((at) => {
       const key = member.number * MAX_RANKS + at;
-      const node = this.#ruleNodes.get(key) ?? this.#ruleNode(itemAt(group.rules, at), member, level, axis);
+      const node = this.#ruleNodes.get(key) ?? this.#ruleNode(itemAt(group.rules, at), member, diagrams);
       this.#ruleNodes.set(key, node);
       return node;
     });
@@ -225,27 +230,19 @@ class Comparison {
       const tag = this.#alignment.tagOfDefault(member.side, groupOf(member.code), member.pair);
       const conditional = isConditional(member.code) ? selectors : null;
       nodes.push(
-        this.#everywhere(level, entriesOfDefault({ action: defaultAction, mode }, tag, conditional, this.#conditions)),
+        diagrams.everywhere(entriesOfDefault({ action: defaultAction, mode }, tag, conditional, this.#conditions)),
       );
     }
-    const node = level.sequence(nodes);
+    const node = diagrams.sequence(nodes);
     this.#nodes.set(part, node);
     return node;
   }
 
-  #ruleNode(rule: Rule, { side, code, pair }: Member, level: DiagramLevel, axis: Axis): number {
+  #ruleNode(rule: Rule, { side, code, pair }: Member, diagrams: RuleDiagrams): number {
     const tag = this.#alignment.tagOfRule(side, groupOf(code), rule, pair);
     const { selectors } = itemAt(this.policies[side].groups, groupOf(code));
-    const list = this.#lists.of(entriesOfRule(rule, tag, isConditional(code) ? selectors : null, this.#conditions));
-    const { destinations, keys, sourcePorts } = this.#relevant.shapeOf(rule);
-    const ports = this.#ports.node(intervalsOf(sourcePorts ?? [{ low: 0, high: PORTS - 1 }]), list);
-    const below = this.#keys.node(intervalsOf(keys), ports);
-    return level.node(
-      destinations === null
-        ? [[0, level.size]]
-        : destinations.map(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]),
-      below,
-    );
+    const entries = entriesOfRule(rule, tag, isConditional(code) ? selectors : null, this.#conditions);
+    return diagrams.within(this.#relevant.shapeOf(rule), entries);
   }
 
   #lookups(planned: readonly Planned[], axis: Axis): LookupRegion[] {
@@ -261,44 +258,22 @@ class Comparison {
     return lookups.changes.map(({ sources, changes }) => ({ sources: this.#spans(union(sources), axis), changes }));
   }
 
-  #everywhere(level: DiagramLevel, entries: readonly Entry[]): number {
-    const ports = this.#ports.node([[0, PORTS]], this.#lists.of(entries));
-    return level.node([[0, level.size]], this.#keys.node([[0, KEYS]], ports));
-  }
-
-  /** Returns a node that decides all flows outside of the question, and leaves the others open. */
-  #maskOf(level: DiagramLevel, axis: Axis): number {
-    const { question } = this.options;
-    if (question === undefined) return 0;
-    const outside = this.#lists.of([{ condition: ALWAYS, outcome: 'outside', tag: 0 }]);
-    const { destinations, keys, sourcePorts } = wholeShape(question);
-    const everyPort = this.#ports.node([[0, PORTS]], outside);
-    const everyKey = this.#keys.node([[0, KEYS]], everyPort);
-    const ports = sourcePorts === null ? 0 : this.#ports.node(intervalsOf(sourcePorts), 0, outside);
-    const below = this.#keys.node(intervalsOf(keys), ports, everyPort);
-    if (destinations === null) return level.node([[0, level.size]], below);
-    return level.node(
-      destinations.map(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]),
-      below,
-      everyKey,
-    );
-  }
-
   /**
    * Returns the region of each piece. A node has one piece for each piece below, so no two regions agree in
    * all fields but one, and none can be joined.
    */
-  #regions(found: ReadonlyMap<number, readonly ValueSet[]>, sources: Axis, destinations: Axis): Region[] {
+  #regions(
+    found: ReadonlyMap<number, readonly ValueSet[]>,
+    diagrams: RuleDiagrams,
+    sources: Axis,
+    destinations: Axis,
+  ): Region[] {
     return [...found].map(([piece, sets]) => {
-      const [below, ofDestinations] = this.#pieces.parts(piece);
-      const [lowest, keys] = this.#pieces.parts(below);
-      const [changes, ports] = this.#pieces.parts(lowest);
+      const flows = diagrams.flowsOf(piece);
       return {
+        ...flows,
         sources: this.#spans(union(sets), sources),
-        destinations: this.#spans(this.#pieces.set(ofDestinations), destinations),
-        keys: this.#pieces.set(keys),
-        sourcePorts: this.#pieces.set(ports),
-        changes: this.#lists.changesOf(changes),
+        destinations: this.#spans(flows.destinations, destinations),
       };
     });
   }
@@ -308,22 +283,4 @@ class Comparison {
     for (let at = 0; at < set.length; at += 2) spans.push(axis.spanOf(itemAt(set, at), itemAt(set, at + 1)));
     return spans;
   }
-}
-
-function intervalsOf(ranges: readonly Range[]): [number, number][] {
-  return ranges.map(({ low, high }) => [low, high + 1]);
-}
-
-/** Returns the addresses that are in both ascending lists of spans. */
-function intersection(one: readonly Span[], other: readonly Span[]): Span[] {
-  const found: Span[] = [];
-  let at = 0;
-  for (const { start, end } of one) {
-    while (at < other.length && itemAt(other, at).end <= start) at++;
-    for (let next = at; next < other.length && itemAt(other, next).start < end; next++) {
-      const span = itemAt(other, next);
-      found.push({ start: start < span.start ? span.start : start, end: end < span.end ? end : span.end });
-    }
-  }
-  return found;
 }

@@ -146,7 +146,8 @@ function implies(atom: Atom, other: Atom): boolean {
 }
 
 /** Returns false only if no name matches both patterns. */
-function canMatchOneName(one: HostnamePattern, other: HostnamePattern): boolean {
+export function canMatchOneName(one: HostnamePattern, other: HostnamePattern): boolean {
+  if (one.text === other.text) return true;
   if (one.kind === 'exact') return matchesHostname(other, one.text);
   if (other.kind === 'exact') return matchesHostname(one, other.text);
   return one.kind !== 'suffix' || other.kind !== 'suffix' || impliesPattern(one, other) || impliesPattern(other, one);

@@ -60,8 +60,8 @@ export class LookupComparison {
   #canDecide(member: Member): boolean {
     const { side, pair } = member;
     const { rules, defaultAction } = this.relevant.groupOf(member);
-    if (pair === undefined) return defaultAction !== undefined || rules.some(takesPart);
-    return pair.changedDefault > 0 || [...pair.changedRules[side].keys()].some(takesPart);
+    if (pair === undefined) return defaultAction !== undefined || rules.some(takesPartInLookups);
+    return pair.changedDefault > 0 || [...pair.changedRules[side].keys()].some(takesPartInLookups);
   }
 
   #listOf(member: Member): number {
@@ -86,4 +86,5 @@ export class LookupComparison {
   }
 }
 
-const takesPart = (rule: Rule): boolean => lookupExclusion(rule) === undefined;
+/** Whether a rule can decide a DNS lookup (D11). */
+export const takesPartInLookups = (rule: Rule): boolean => lookupExclusion(rule) === undefined;

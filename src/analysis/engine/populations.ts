@@ -86,7 +86,8 @@ function remove(list: Scoped[], code: Scoped): void {
   list.splice(placeOf(list, code), 1);
 }
 
-function placeOf(list: readonly Scoped[], code: Scoped): number {
+/** Returns the index at which a code belongs in an ascending list. */
+export function placeOf(list: readonly Scoped[], code: Scoped): number {
   let low = 0;
   let high = list.length;
   while (low < high) {

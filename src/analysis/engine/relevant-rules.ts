@@ -1,20 +1,19 @@
 import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
-import { portMapKey } from '#contracts/policy/program.js';
 import type { Budget } from '#policy/model/budget.js';
-import type { AddressSpace, Span } from './address-space.js';
+import { type AddressSpace, mergedSpans, overlap, type Span } from './address-space.js';
 import type { Alignment, GroupPair } from './alignment.js';
 import type { ValueSet } from './pieces.js';
-import { groupOf, isConditional, type Population, scoped } from './populations.js';
+import { groupOf, isConditional, type Population, placeOf, type SourceGroup, scoped } from './populations.js';
+import { KEYS } from './rule-diagrams.js';
 import { type Shape, shapeOf, Window } from './rule-shape.js';
 
-/** The number of `portMapKey` values, and the number of source ports. */
-export const KEYS = portMapKey(255, 0xffff) + 1;
-export const PORTS = 0x1_0000;
 /**
  * If a group has more changed rules than this, the rules that match none of their flows are not left out.
  */
 const MAX_SHAPES = 1_024;
+/** If the groups behind a default have more networks than this, the default is not left out. */
+const MAX_BEHIND = 64;
 /** The number of rules that are compared with a window in the time of one step. */
 const RULES_OF_A_STEP = 4;
 
@@ -54,7 +53,8 @@ export type Planned = {
  */
 export class RelevantRules {
   readonly #space: AddressSpace;
-  readonly #parts = new Map<string, Part>();
+  /** The parts by member, for each list of changed members. Null: no rule and no default matters. */
+  readonly #parts = new Map<string, Map<number, Part | null>>();
   readonly #shapes = new Map<Rule, Shape>();
   readonly #members = new Map<number, Member>();
   /** For each window, the rules that match at least one of its flows, by the list of rules. */
@@ -75,22 +75,94 @@ export class RelevantRules {
 
   /** Finds the rules that matter for a population. Returns undefined if nothing changed for it. */
   plan({ groups, sources }: Population): Planned | undefined {
-    const members = SIDES.map((side) => {
-      const others = new Set(groups[side === 0 ? 1 : 0]);
-      return groups[side].map((code) => this.#memberOf(side, code, others));
-    }) as [Member[], Member[]];
-    const changed = members.flat().filter(({ pair }) => pair === undefined || !isAlike(pair));
+    const members = SIDES.map((side) =>
+      groups[side].map((code) => this.#memberOf(side, code, groups[side === 0 ? 1 : 0])),
+    ) as [Member[], Member[]];
+    const changed: Member[] = [];
+    for (const list of members) for (const member of list) if (!isAlike(member.pair)) changed.push(member);
     if (this.alignment.changedDefault === 0 && changed.length === 0) return undefined;
-    const parts = SIDES.map((side) => this.#partsOf(itemAt(members, side), changed)) as [Part[], Part[]];
-    return { sources, members, changed, parts };
+    return { sources, members, changed, parts: this.#partsOf(members, changed) };
   }
 
-  /** `others`: the groups of the population on the other side. */
-  #memberOf(side: Side, code: number, others: ReadonlySet<number>): Member {
+  /**
+   * Leaves out groups without which each flow of the question, or of a rule of a changed group, is decided
+   * alike. Returns all groups if too many rules changed.
+   */
+  thatMatter(groups: readonly SourceGroup[], changed: readonly SourceGroup[]): readonly SourceGroup[] {
+    const window = this.#asked ?? this.#windowOfAll(changed);
+    if (window === null) return groups;
+    const ofChanged = new Set(this.#asked === null ? changed : []);
+    const hasRules = groups.filter((group) => {
+      const { rules } = this.#groupOf(group);
+      return ofChanged.has(group) || this.#search(rules, window).length > 0;
+    });
+    const withRules = new Set(hasRules);
+    const deciding = groups.filter((group) => withRules.has(group) || this.#groupOf(group).defaultAction !== undefined);
+    if (this.#asked !== null) return deciding;
+    const needed = SIDES.map((side) => this.#needed(deciding, side, withRules));
+    // A group is left out on both sides or on none, because a group without its pair counts as changed.
+    return deciding.filter((group) => {
+      const pair = this.alignment.pairs[group.side][group.group];
+      const [one, other] = pair === undefined ? [] : pair.indexes;
+      return pair === undefined || needed[0]?.has(one as number) === true || needed[1]?.has(other as number) === true;
+    });
+  }
+
+  /**
+   * Returns the indexes of the groups without those that have only a default that decides as the default of the
+   * policy. They are needed only in front of other groups with the same sources.
+   */
+  #needed(groups: readonly SourceGroup[], side: Side, withRules: ReadonlySet<SourceGroup>): Set<number> {
+    const { default: last } = this.policies[side];
+    const needed = new Set<number>();
+    const everywhere = this.#space.spanOf({ address: 0, length: 0 });
+    let behind: readonly Span[] = [];
+    for (const of of groups.filter((group) => group.side === side).reverse()) {
+      const { defaultAction, mode } = this.#groupOf(of);
+      const decidesAlike = !withRules.has(of) && defaultAction === last.action && mode === last.mode;
+      if (decidesAlike && !of.hasSelectors && !overlap(of.spans, behind)) continue;
+      needed.add(of.group);
+      const isWide = of.hasSelectors || behind.length > MAX_BEHIND;
+      behind = isWide ? [everywhere] : mergedSpans([...behind, ...of.spans]);
+    }
+    return needed;
+  }
+
+  #groupOf({ side, group }: SourceGroup): Group {
+    return itemAt(this.policies[side].groups, group);
+  }
+
+  #windowOfAll(changed: readonly SourceGroup[]): Window | null {
+    const shapes: Shape[] = [];
+    for (const group of changed) {
+      const { defaultAction } = this.#groupOf(group);
+      const rules = this.changedRulesOf(group);
+      const hasDefault = hasChangedDefault(this.#pairWithSameSources(group), defaultAction);
+      if (hasDefault || shapes.length + rules.length > MAX_SHAPES) return null;
+      for (const rule of rules) shapes.push(this.shapeOf(rule));
+    }
+    return this.#window(shapes);
+  }
+
+  /** Returns the rules of a changed group that can decide flows otherwise: all, if its sources changed. */
+  changedRulesOf(of: SourceGroup): readonly Rule[] {
+    const pair = this.#pairWithSameSources(of);
+    return pair === undefined ? this.#groupOf(of).rules : [...pair.changedRules[of.side].keys()];
+  }
+
+  #pairWithSameSources({ side, group }: SourceGroup): GroupPair | undefined {
+    const pair = this.alignment.pairs[side][group];
+    return pair?.sameSources === true && pair.sameSelectors ? pair : undefined;
+  }
+
+  /** `others`: the groups of the population on the other side, ascending. */
+  #memberOf(side: Side, code: number, others: readonly number[]): Member {
     let pair = this.alignment.pairs[side][groupOf(code)];
     if (pair !== undefined && isConditional(code) && !pair.sameSelectors) pair = undefined;
-    if (pair !== undefined && !others.has(scoped(pair.indexes[side === 0 ? 1 : 0], isConditional(code))))
-      pair = undefined;
+    if (pair !== undefined) {
+      const twin = scoped(pair.indexes[side === 0 ? 1 : 0], isConditional(code));
+      if (others[placeOf(others, twin)] !== twin) pair = undefined;
+    }
     const number = 4 * code + 2 * side + (pair === undefined ? 0 : 1);
     let member = this.#members.get(number);
     if (member === undefined) {
@@ -110,26 +182,30 @@ export class RelevantRules {
     const { side, pair } = member;
     const { rules, defaultAction } = this.groupOf(member);
     const changed = pair === undefined ? rules : [...pair.changedRules[side].keys()];
-    const hasDefault = pair === undefined ? defaultAction !== undefined : pair.changedDefault > 0;
-    const window =
-      hasDefault || changed.length > MAX_SHAPES ? null : this.#window(changed.map((rule) => this.shapeOf(rule)));
+    const isEverything = hasChangedDefault(pair, defaultAction) || changed.length > MAX_SHAPES;
+    const window = isEverything ? null : this.#window(changed.map((rule) => this.shapeOf(rule)));
     this.#windows.set(member, window);
     return window;
   }
 
-  #partsOf(members: readonly Member[], changed: readonly Member[]): Part[] {
+  #partsOf(members: Planned['members'], changed: readonly Member[]): [Part[], Part[]] {
     const windows = this.#asked !== null ? [this.#asked] : changed.map((member) => this.#windowOf(member));
     const isEverything = this.#asked === null && (this.alignment.changedDefault > 0 || windows.includes(null));
-    const ofChanged = isEverything ? 'all' : changed.map(({ number }) => number).join();
-    return members.flatMap((member) => {
-      const key = `${member.number} ${this.#asked === null ? ofChanged : ''}`;
-      let part = this.#parts.get(key);
-      if (part === undefined) {
-        part = { member, rules: this.#rulesInside(member, isEverything ? null : (windows as Window[])) };
-        this.#parts.set(key, part);
+    const key = this.#asked !== null ? 'asked' : isEverything ? 'all' : changed.map(({ number }) => number).join();
+    const known = this.#parts.get(key) ?? new Map<number, Part | null>();
+    this.#parts.set(key, known);
+    const parts: [Part[], Part[]] = [[], []];
+    for (const side of SIDES)
+      for (const member of members[side]) {
+        let part = known.get(member.number);
+        if (part === undefined) {
+          const rules = this.#rulesInside(member, isEverything ? null : (windows as Window[]));
+          part = rules.length === 0 && this.groupOf(member).defaultAction === undefined ? null : { member, rules };
+          known.set(member.number, part);
+        }
+        if (part !== null) parts[side].push(part);
       }
-      return part.rules.length === 0 && this.groupOf(member).defaultAction === undefined ? [] : [part];
-    });
+    return parts;
   }
 
   /**
@@ -137,7 +213,8 @@ export class RelevantRules {
    */
   #rulesInside(member: Member, windows: readonly Window[] | null): readonly number[] {
     if (windows === null) return [...this.groupOf(member).rules.keys()];
-    const found = windows.map((window) => this.#rulesInsideOne(member, window)).filter(({ length }) => length > 0);
+    const { rules } = this.groupOf(member);
+    const found = windows.map((window) => this.#rulesInsideOne(rules, window)).filter(({ length }) => length > 0);
     if (found.length < 2) return found[0] ?? [];
     return [...new Set(found.flat())].sort((left, right) => left - right);
   }
@@ -155,13 +232,19 @@ export class RelevantRules {
     return shape;
   }
 
-  #rulesInsideOne(member: Member, window: Window): readonly number[] {
-    const ofWindow = this.#inside.get(window) ?? new Map<readonly Rule[], readonly number[]>();
-    this.#inside.set(window, ofWindow);
-    const { rules } = this.groupOf(member);
+  #rulesInsideOne(rules: readonly Rule[], window: Window): readonly number[] {
+    if (this.#inside.get(window)?.has(rules) !== true) this.budget.steps(rules.length / RULES_OF_A_STEP);
+    return this.#search(rules, window);
+  }
+
+  #search(rules: readonly Rule[], window: Window): readonly number[] {
+    let ofWindow = this.#inside.get(window);
+    if (ofWindow === undefined) {
+      ofWindow = new Map();
+      this.#inside.set(window, ofWindow);
+    }
     let found = ofWindow.get(rules);
     if (found === undefined) {
-      this.budget.steps(rules.length / RULES_OF_A_STEP);
       found = window.rulesInside(rules);
       ofWindow.set(rules, found);
     }
@@ -173,9 +256,14 @@ export class RelevantRules {
   }
 }
 
-function isAlike({ changedRules, changedDefault }: GroupPair): boolean {
+function isAlike(pair: GroupPair | undefined): boolean {
+  if (pair === undefined) return false;
+  const { changedRules, changedDefault } = pair;
   return changedRules[0].size + changedRules[1].size === 0 && changedDefault === 0;
 }
+
+const hasChangedDefault = (pair: GroupPair | undefined, own: Group['defaultAction']): boolean =>
+  pair === undefined ? own !== undefined : pair.changedDefault > 0;
 
 export function wholeShape({
   destinations = null,

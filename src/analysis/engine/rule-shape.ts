@@ -3,6 +3,7 @@ import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import { keyRanges } from '#policy/compile/rule-blocks/key-ranges.js';
 import { mergedRanges } from '#policy/model/intervals.js';
 import { type AddressSpace, KeptByList, mergedSpans, overlap, type Span } from './address-space.js';
+import { DestinationIndex } from './destination-index.js';
 
 /**
  * The flows that a rule matches by their destination, protocol and ports. `destinations` and `sourcePorts`
@@ -29,6 +30,8 @@ export class Window {
   readonly #sorted: readonly { readonly shape: Shape; readonly hull: Hull }[];
   /** For each shape, the highest last destination of this shape and of all shapes before it. */
   readonly #highest: Float64Array;
+  /** The bounds of the destinations of all shapes; null if a shape has every destination. */
+  readonly #ranges: readonly Range[] | null;
 
   constructor(
     shapes: readonly Shape[],
@@ -44,24 +47,32 @@ export class Window {
       highest = Math.max(highest, hull.high);
       this.#highest[at] = highest;
     }
+    const isEverywhere = shapes.some(({ destinations }) => destinations === null);
+    this.#ranges = isEverywhere ? null : shapes.flatMap(({ destinations }) => rangesOf(destinations ?? [], space));
   }
 
-  /** Returns the indexes of the rules that match at least one flow of the window. */
-  rulesInside(rules: readonly Rule[]): number[] {
-    const { low, high, firstKey, lastKey } = kept.of(rules, this.space);
+  /**
+   * Returns the indexes of the rules that match at least one flow of the window, ascending. `isWanted`: whether
+   * the rule at an index is looked at.
+   */
+  rulesInside(rules: readonly Rule[], isWanted?: (at: number) => boolean): number[] {
+    const bounds = kept.of(rules, this.space);
+    const isInside = (at: number) => isWanted?.(at) !== false && this.#isInside(rules, at, bounds);
+    const near = this.#ranges === null ? null : bounds.near(this.#ranges, isInside);
+    if (near !== null) return near;
     const found: number[] = [];
-    for (let at = 0; at < rules.length; at++) {
-      const first = f64At(low, at);
-      const last = f64At(high, at);
-      for (let own = this.#before(last) - 1; own >= 0 && f64At(this.#highest, own) >= first; own--) {
-        const { hull, shape } = itemAt(this.#sorted, own);
-        if (hull.high < first || hull.lastKey < u32At(firstKey, at) || hull.firstKey > u32At(lastKey, at)) continue;
-        if (!touch(this.shapeOf(itemAt(rules, at)), shape)) continue;
-        found.push(at);
-        break;
-      }
-    }
+    for (let at = 0; at < rules.length; at++) if (isInside(at)) found.push(at);
     return found;
+  }
+
+  #isInside(rules: readonly Rule[], at: number, { low, high, firstKey, lastKey }: Bounds): boolean {
+    const first = f64At(low, at);
+    for (let own = this.#before(f64At(high, at)) - 1; own >= 0 && f64At(this.#highest, own) >= first; own--) {
+      const { hull, shape } = itemAt(this.#sorted, own);
+      if (hull.high < first || hull.lastKey < u32At(firstKey, at) || hull.firstKey > u32At(lastKey, at)) continue;
+      if (touch(this.shapeOf(itemAt(rules, at)), shape)) return true;
+    }
+    return false;
   }
 
   /** Returns the number of shapes whose first destination is not above `point`. */
@@ -110,29 +121,47 @@ function hullOf({ destinations, keys }: Shape, space: AddressSpace): Hull {
   };
 }
 
+const rangesOf = (spans: readonly Span[], space: AddressSpace): Range[] =>
+  spans.map(({ start, end }) => ({ low: space.approximate(start), high: space.approximate(end) }));
+
+/** A list with fewer rules than this has no index: it is searched as a whole. */
+const INDEXED = 256;
+
 /** The bounds of all rules of a list, in arrays that can be searched fast. */
-type Hulls = {
+class Bounds {
   readonly low: Float64Array;
   readonly high: Float64Array;
   readonly firstKey: Uint32Array;
   readonly lastKey: Uint32Array;
-};
+  #searches = 0;
+  #index: DestinationIndex | undefined;
 
-const kept = new KeptByList((rules: readonly Rule[], space) => hullsOf(rules, space));
-
-function hullsOf(rules: readonly Rule[], space: AddressSpace): Hulls {
-  const hulls: Hulls = {
-    low: new Float64Array(rules.length),
-    high: new Float64Array(rules.length),
-    firstKey: new Uint32Array(rules.length),
-    lastKey: new Uint32Array(rules.length),
-  };
-  for (let at = 0; at < rules.length; at++) {
-    const hull = hullOf(shapeOf(itemAt(rules, at), space), space);
-    hulls.low[at] = hull.low;
-    hulls.high[at] = hull.high;
-    hulls.firstKey[at] = hull.firstKey;
-    hulls.lastKey[at] = hull.lastKey;
+  constructor(
+    private readonly rules: readonly Rule[],
+    private readonly space: AddressSpace,
+  ) {
+    this.low = new Float64Array(rules.length);
+    this.high = new Float64Array(rules.length);
+    this.firstKey = new Uint32Array(rules.length);
+    this.lastKey = new Uint32Array(rules.length);
+    for (let at = 0; at < rules.length; at++) {
+      const hull = hullOf(shapeOf(itemAt(rules, at), space), space);
+      this.low[at] = hull.low;
+      this.high[at] = hull.high;
+      this.firstKey[at] = hull.firstKey;
+      this.lastKey[at] = hull.lastKey;
+    }
   }
-  return hulls;
+
+  /**
+   * Returns the indexes of the rules near the ranges for which `isInside` holds, see `DestinationIndex`; null if
+   * the list has no index. A long list gets one at the second search: making it takes longer than one search.
+   */
+  near(ranges: readonly Range[], isInside: (at: number) => boolean): number[] | null {
+    if (this.rules.length < INDEXED || ++this.#searches < 2) return null;
+    this.#index ??= new DestinationIndex(this.rules, this.space);
+    return this.#index.search(ranges, isInside);
+  }
 }
+
+const kept = new KeptByList((rules: readonly Rule[], space) => new Bounds(rules, space));
