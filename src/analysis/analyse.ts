@@ -5,9 +5,14 @@ import { askPolicy } from './answer/ask.js';
 import { checkAssertions } from './answer/assertions.js';
 import { policyDiff } from './answer/policy-diff.js';
 import { IPV4 } from './engine/address-space.js';
+import { lintPolicy } from './lint/lint.js';
 
 /** The limit of steps of one comparison. It is reached after a few seconds. */
 const STEPS = 8_000_000;
+/**
+ * The limit of steps of one check of lint: all checks together must end within the time limit of an analysis.
+ */
+const LINT_STEPS = 6_000_000;
 
 /**
  * Answers a question. `policies` has two policies for a diff (before, after), and one for any other
@@ -28,6 +33,8 @@ export function analyse(policies: readonly Policy[], question: AnalysisQuestion)
       });
       return 'problems' in results ? { kind: 'invalid_question', ...results } : { kind: 'assertions', results };
     }
+    case 'lint':
+      return { kind: 'lint', lint: lintPolicy(first, { ...options, steps: LINT_STEPS, checks: question.checks }) };
     case 'ask': {
       const answer = askPolicy(first, question.asked, options);
       return 'answer' in answer ? { kind: 'ask', answer } : { kind: 'invalid_question', problems: answer };

@@ -158,7 +158,7 @@ function stateOf(change: Change, entry: Change['from'], conditions: Compared['co
 /**
  * Returns the world in which exactly the condition of a change holds; undefined if no such world is known.
  */
-function worldOf(atoms: ReturnType<Compared['conditions']['describe']>): World | undefined {
+export function worldOf(atoms: ReturnType<Compared['conditions']['describe']>): World | undefined {
   const names: string[] = [];
   const selectors = new Map<string, 'selected' | 'unresolved'>();
   const blocks = new Map<string, 'matches' | 'unknown' | 'hidden'>();

@@ -60,7 +60,7 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
   ['DELETE', '/api/v1/flows?all=true', undefined],
 ];
 /** POST paths that change nothing and therefore have no dry run. */
-const QUESTIONS = ['/api/v1/policy/explain', '/api/v1/policy/diff', '/api/v1/policy/ask'];
+const QUESTIONS = ['/api/v1/policy/explain', '/api/v1/policy/diff', '/api/v1/policy/ask', '/api/v1/policy/lint'];
 const NO_WRITES = [...QUESTIONS, '/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'];
 
 /** Starts the API of a fake node that has one integration and one intercept CA. */

@@ -53,6 +53,7 @@ describe('OpenAPI document', () => {
         'POST /api/v1/policy/explain',
         'POST /api/v1/policy/diff',
         'POST /api/v1/policy/ask',
+        'POST /api/v1/policy/lint',
         'GET /api/v1/policy/hits',
         'GET /api/v1/policies',
         'POST /api/v1/policies',

@@ -12,6 +12,7 @@ import { flagsOfNode, quoted } from '#cli/completion/candidates.js';
 import { completed } from '#cli/completion/completed.js';
 import { KNOWN_VALUES } from '#cli/completion/values.js';
 import { processTerminal } from '#cli/output/terminal.js';
+import { LINT_CHECKS } from '#contracts/analysis/policy-lint.js';
 import { FINDING_TYPES } from '#observe/findings/finding.js';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS } from '#observe/wiretap/wiretap-filter.js';
 import { ProgressClock } from '#test/progress-clock.js';
@@ -120,7 +121,7 @@ describe('bash completion', () => {
     });
     shell.stdin.write(`source ${file} && echo sour''ced\n`);
     await expect.poll(() => screen).toContain('sourced');
-    shell.stdin.write('weir pol\tli\t--outp\tj\t\n');
+    shell.stdin.write('weir pol\tlis\t--outp\tj\t\n');
     await expect.poll(() => screen).toContain('called with <policy list --output json>');
     shell.stdin.end('exit\n');
   });
@@ -216,13 +217,14 @@ describe('completion of values from the node', () => {
     expect(await offers([program, 'policy', 'activate', '--i'])).toEqual(['--id', '--if-match']);
   });
 
-  it('shell completion offers the finding types, message types, verdicts and flow states that the API accepts', () => {
+  it('shell completion offers the finding types, message types, verdicts, flow states and checks of lint that the API accepts', () => {
     expect(KNOWN_VALUES).toMatchObject({
       'finding-type': FINDING_TYPES,
       'message-type': WIRETAP_TYPES,
       verdict: WIRETAP_VERDICTS,
       'flow-verdict': FLOW_VERDICTS,
       'flow-state': FLOW_STATES,
+      'lint-check': LINT_CHECKS,
     });
   });
 
@@ -240,7 +242,7 @@ describe('completion of values from the node', () => {
     const named = commands.flatMap(({ path, options, arguments: taken }) =>
       [...options, ...taken].flatMap(({ takes }) => (takes === 'policy-name' ? [path] : [])),
     );
-    const commandsWithName = ['get', 'apply', 'activate', 'diff', 'delete', 'history', 'rollback'];
+    const commandsWithName = ['get', 'apply', 'activate', 'diff', 'lint', 'delete', 'history', 'rollback'];
     expect(named).toEqual(commandsWithName.map((name) => `weir policy ${name}`));
     expect(commands.find(({ path }) => path === 'weir token revoke')?.arguments[0]?.takes).toBe('token-id');
   });

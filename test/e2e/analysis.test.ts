@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { itemAt } from '#arrays/read.js';
 import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import type { PolicyLint } from '#contracts/analysis/policy-lint.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { run } from '#test/cli/cli-run.js';
 import { OFFICE, officeAfter } from '../analysis/office.js';
@@ -96,4 +97,34 @@ test('`weir policy diff` shows the lines of a file that is not valid', async () 
   });
   const { code, err } = await cli(['policy', 'diff', '-f', fileWith(wrong)]);
   expect([code, err]).toEqual([1, expect.stringMatching(/draft\.json:1:\d+: Write an IPv4 network/) as string]);
+});
+
+test('`weir policy lint` finds rules of the active policy and of a stored one, and its edits change no flow', async () => {
+  const document = officeAfter((draft) => {
+    itemAt(draft.source_groups, 1).rules?.push({
+      id: 'tls',
+      action: 'allow',
+      match: { proto: 'tcp', dst_ports: [443] },
+    });
+  });
+  await rig.put(document);
+  const { body } = await rig.node.request('POST', '/api/v1/policy/lint', { checks: ['unreachable'] });
+  const { findings, together } = body as PolicyLint;
+  expect(findings.map(({ rules, edit }) => [rules, edit])).toEqual([
+    [['tls'], { edit: 'remove_rule', source_group: 'office', rule: 'tls' }],
+  ]);
+  const without = await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: OFFICE } });
+  expect([together.verdict, (without.body as PolicyDiff).verdict]).toEqual(['equal', 'equal']);
+  const { code, out } = await cli(['policy', 'lint']);
+  expect([code, out.split('\n')[0]]).toEqual([
+    3,
+    'unreachable no flow reaches office/tls: office/web decides all its flows',
+  ]);
+  const draft = await rig.node.request('POST', '/api/v1/policy/lint', {
+    policy: { policy: OFFICE },
+    checks: ['unreachable', 'conflict'],
+    limit: 1,
+  });
+  expect(draft.body).toMatchObject({ summary: 'nothing was found', complete: true, findings: [] });
+  expect(await rig.node.request('POST', '/api/v1/policy/lint', { checks: ['dead'] })).toMatchObject({ status: 400 });
 });

@@ -174,8 +174,8 @@ class Comparison {
   }
 
   /**
-   * Leaves out the groups that have no default, and no rule that matches a flow of the question or of a changed
-   * rule. A comparison of DNS lookups needs all groups.
+   * Leaves out the groups that have no default, and no rule that matches a flow of the question or of a
+   * changed rule. A comparison of DNS lookups needs all groups.
    */
   #thatMatter(groups: readonly SourceGroup[], changed: readonly SourceGroup[]): readonly SourceGroup[] {
     const isAsked = this.options.question !== undefined;

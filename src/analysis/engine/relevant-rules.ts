@@ -109,8 +109,8 @@ export class RelevantRules {
   }
 
   /**
-   * Returns the indexes of the groups without those that have only a default that decides as the default of the
-   * policy. They are needed only in front of other groups with the same sources.
+   * Returns the indexes of the groups without those that have only a default that decides as the default of
+   * the policy. They are needed only in front of other groups with the same sources.
    */
   #needed(groups: readonly SourceGroup[], side: Side, withRules: ReadonlySet<SourceGroup>): Set<number> {
     const { default: last } = this.policies[side];

@@ -35,7 +35,9 @@ export class RuleDiagrams {
     this.#destinations = new DiagramLevel(axis.length, this.#keys, this.#pieces, budget);
   }
 
-  /** Returns the diagram that decides the flows of a shape by a list of entries, and leaves the others open. */
+  /**
+   * Returns the diagram that decides the flows of a shape by a list of entries, and leaves the others open.
+   */
   within({ destinations, keys, sourcePorts }: Shape, entries: readonly Entry[]): number {
     const list = this.#lists.of(entries);
     const ports = this.#ports.node(intervalsOf(sourcePorts ?? EVERY_PORT), list);

@@ -52,8 +52,8 @@ export class Window {
   }
 
   /**
-   * Returns the indexes of the rules that match at least one flow of the window, ascending. `isWanted`: whether
-   * the rule at an index is looked at.
+   * Returns the indexes of the rules that match at least one flow of the window, ascending. `isWanted`:
+   * whether the rule at an index is looked at.
    */
   rulesInside(rules: readonly Rule[], isWanted?: (at: number) => boolean): number[] {
     const bounds = kept.of(rules, this.space);
@@ -154,8 +154,9 @@ class Bounds {
   }
 
   /**
-   * Returns the indexes of the rules near the ranges for which `isInside` holds, see `DestinationIndex`; null if
-   * the list has no index. A long list gets one at the second search: making it takes longer than one search.
+   * Returns the indexes of the rules near the ranges for which `isInside` holds, see `DestinationIndex`; null
+   * if the list has no index. A long list gets one at the second search: making it takes longer than one
+   * search.
    */
   near(ranges: readonly Range[], isInside: (at: number) => boolean): number[] | null {
     if (this.rules.length < INDEXED || ++this.#searches < 2) return null;

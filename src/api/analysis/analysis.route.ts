@@ -9,11 +9,13 @@ import { hangUpOf } from '#api/requests/hang-up.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import { readBodyAs } from '#api/requests/request-body.js';
 import type { AnalysisAnswer } from '#contracts/analysis/analysis.js';
+import { LINT_CHECKS } from '#contracts/analysis/policy-lint.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { PolicyReference } from '#policies/analysis.js';
 import { flowQuestionFields } from '#policy/document/assertion-schema.js';
 import { policySchema } from '#policy/document/policy-schema.js';
 import { AskAnswerSchema, PolicyDiffSchema } from './analysis.schema.js';
+import { LintCheckSchema, PolicyLintSchema } from './policy-lint.schema.js';
 
 const limit = z.int().min(0).max(1_000).optional().describe('The maximum number of regions in each list. Default: 50.');
 const DEFAULT_LIMIT = 50;
@@ -54,6 +56,18 @@ const AskSchema = z
     id: 'PolicyQuestion',
     description: 'Asks whether flows pass. A field that is left out asks who can reach, or what can be reached.',
     examples: [{ to: ['10.9.0.5'], ports: [22] }],
+  });
+
+const LintSchema = z
+  .strictObject({
+    policy: Reference.optional().describe('Default: the active policy.'),
+    checks: z.array(LintCheckSchema).min(1).optional().describe('Default: every check.'),
+    limit: limit.describe('The maximum number of findings of each check. Default: 50.'),
+  })
+  .meta({
+    id: 'PolicyLintRequest',
+    description: 'Asks for rules that can be removed or merged without any change, and for conflicts.',
+    examples: [{ checks: ['unreachable', 'removable'] }],
   });
 
 const errors = errorAnswers(
@@ -113,6 +127,30 @@ export const analysisResource: Resource = (api, { policies }) => {
       const answer = answered(await policies.analyse([reference], { kind: 'ask', asked, limit: most }, context));
       if (answer.kind !== 'ask') throw new Error('ask about a policy: the answer is of another kind');
       return sendJson(reply, Buffer.from(JSON.stringify(answer.answer)));
+    },
+  );
+
+  api.post(
+    '/api/v1/policy/lint',
+    {
+      config: { access: { management: 'read' } },
+      validatorCompiler: readBodyAs(() => LintSchema),
+      schema: {
+        operationId: 'lintPolicy',
+        tags: ['policy'],
+        summary: 'Find rules that can be removed or merged without any change, and conflicts',
+        querystring: noQuery,
+        body: LintSchema,
+        response: { 200: PolicyLintSchema, ...errors },
+      },
+    },
+    async (request, reply) => {
+      const { policy, checks = LINT_CHECKS, limit: most = DEFAULT_LIMIT } = request.body;
+      const reference = policy === undefined ? ACTIVE : referenceOf(policy);
+      const context = { subject: authorOf(request), signal: hangUpOf(reply) };
+      const answer = answered(await policies.analyse([reference], { kind: 'lint', checks, limit: most }, context));
+      if (answer.kind !== 'lint') throw new Error('lint a policy: the answer is of another kind');
+      return sendJson(reply, Buffer.from(JSON.stringify(answer.lint)));
     },
   );
 };

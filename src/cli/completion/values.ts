@@ -19,6 +19,7 @@ export const KNOWN_VALUES: Readonly<Record<string, readonly string[]>> = {
     ...['udp_opened', 'udp_replied', 'icmp_opened', 'icmp_replied', 'other_opened', 'other_replied'],
   ],
   protocol: ['tcp', 'udp', 'icmp'],
+  'lint-check': ['unreachable', 'removable', 'mergeable', 'conflict'],
 };
 
 /** Placeholders in help texts of flags and arguments whose values must be requested from the node. */

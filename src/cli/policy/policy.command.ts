@@ -18,6 +18,7 @@ import { type ClusterOptions, clusterParameters, NO_REHEARSE, waitForNodesOption
 import { addDiffCommand } from './diff.command.js';
 import { addExplainCommand } from './explain.command.js';
 import { addHistoryCommands } from './history.command.js';
+import { addLintCommand } from './lint.command.js';
 import { addMembersCommand } from './members.command.js';
 import { addPendingCommands, type PendingOptions, pendingParameters, withPendingFlags } from './pending.command.js';
 import {
@@ -42,6 +43,7 @@ export function addPolicyCommands(program: Command, terminal: Terminal, end: End
   addDiffCommand(policy, terminal, end);
   addAskCommand(policy, terminal, end);
   addTestCommand(policy, terminal, end);
+  addLintCommand(policy, terminal, end);
   addExplainCommand(policy, terminal);
   addSchemaCommand(policy, terminal);
   addDeleteCommand(policy, terminal);

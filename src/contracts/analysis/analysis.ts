@@ -1,11 +1,13 @@
 import type { AssertionResult } from './assertion.js';
 import type { AskAnswer, FlowQuestion } from './flow-question.js';
 import type { PolicyDiff } from './policy-diff.js';
+import type { LintCheck, PolicyLint } from './policy-lint.js';
 
 /**
  * A question about policies. `diff` compares two policies; the others are about one policy. `limit`: the
- * maximum number of regions in each list of the answer. `document`: a parsed document with assertions.
- * `former`: for each assertion with a former policy, by its id, the index of that policy.
+ * maximum number of regions in each list of the answer, or of the findings of each check. `document`: a
+ * parsed document with assertions. `former`: for each assertion with a former policy, by its id, the index of
+ * that policy.
  */
 export type AnalysisQuestion =
   | { readonly kind: 'diff'; readonly limit: number }
@@ -15,12 +17,14 @@ export type AnalysisQuestion =
       readonly document: unknown;
       readonly limit: number;
       readonly former?: Readonly<Record<string, number>>;
-    };
+    }
+  | { readonly kind: 'lint'; readonly checks: readonly LintCheck[]; readonly limit: number };
 
 export type AnalysisAnswer =
   | { readonly kind: 'diff'; readonly diff: PolicyDiff }
   | { readonly kind: 'ask'; readonly answer: AskAnswer }
   | { readonly kind: 'assertions'; readonly results: readonly AssertionResult[] }
+  | { readonly kind: 'lint'; readonly lint: PolicyLint }
   /** The question is not valid. */
   | {
       readonly kind: 'invalid_question';

@@ -1,0 +1,24 @@
+/**
+ * A change of the rules of a policy, by their numbers: rules that are removed, and rules that are evaluated
+ * at another place of their group. A place is a number of a rule, or a fraction between two numbers.
+ */
+export class Arrangement {
+  static readonly original = new Arrangement(new Set(), new Map());
+
+  private constructor(
+    readonly removed: ReadonlySet<number>,
+    private readonly places: ReadonlyMap<number, number>,
+  ) {}
+
+  placeOf(number: number): number {
+    return this.places.get(number) ?? number;
+  }
+
+  without(numbers: Iterable<number>): Arrangement {
+    return new Arrangement(new Set([...this.removed, ...numbers]), this.places);
+  }
+
+  with(number: number, place: number): Arrangement {
+    return new Arrangement(this.removed, new Map([...this.places, [number, place]]));
+  }
+}

@@ -1,0 +1,118 @@
+import { intersection, type Span } from '#analysis/engine/address-space.js';
+import { Axis } from '#analysis/engine/axis.js';
+import { groupOf, isConditional, populationsOf, type Scoped, scoped } from '#analysis/engine/populations.js';
+import { itemAt } from '#arrays/read.js';
+import type { Budget } from '#policy/model/budget.js';
+import type { PolicyRules } from './policy-rules.js';
+
+/**
+ * Sources of a group that belong to the same groups. `codes`: these groups in the order of evaluation, up to
+ * the first one whose default decides every flow that reaches it. `end`: the index of that group; null for
+ * the default of the policy.
+ */
+export type GroupPopulation = { readonly codes: readonly Scoped[]; readonly end: number | null };
+
+/** The sources of one group, divided by the other groups to which they belong. */
+export class GroupPopulations {
+  /** The populations whose flows can reach the group. */
+  readonly reaching: readonly GroupPopulation[];
+  /** The populations for which the default of another group stands before the group. */
+  readonly hidden: readonly GroupPopulation[];
+  /** The indexes of all groups to which one of the populations belongs. */
+  readonly groups: ReadonlySet<number>;
+  /** Those of them that are evaluated in front of the group, and the group. */
+  readonly groupsInFront: ReadonlySet<number>;
+  /** For each group, the indexes of the populations in `reaching` that belong to it. */
+  readonly #populations = new Map<number, number[]>();
+  /**
+   * For each population, what is always evaluated for it: conditional defaults, and the default at the end.
+   */
+  readonly #base: readonly string[];
+  readonly #ofBase = new Map<string, number[]>();
+
+  constructor(
+    private readonly rules: PolicyRules,
+    readonly group: number,
+    budget: Budget,
+  ) {
+    const { space } = rules;
+    const own = rules.sourcesOf(group);
+    const within: readonly Span[] = own.hasSelectors ? [space.spanOf({ address: 0, length: 0 })] : own.spans;
+    const near = rules
+      .groupsNear(within)
+      .map((other) => ({ ...other, spans: intersection(other.spans, within) }))
+      .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
+    const axis = new Axis(space, [...near.flatMap(({ spans }) => spans), ...within]);
+    const pieces = within.flatMap(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]);
+    const reaching: GroupPopulation[] = [];
+    const hidden: GroupPopulation[] = [];
+    for (const { groups } of populationsOf(near, axis, pieces, budget)) {
+      const population = this.#untilDefault(groups[0]);
+      const isReached = population.codes.some((code) => groupOf(code) === group);
+      (isReached ? reaching : hidden).push(population);
+    }
+    this.reaching = reaching;
+    this.hidden = hidden;
+    this.groups = new Set([...reaching, ...hidden].flatMap(({ codes }) => codes.map(groupOf)));
+    this.groupsInFront = new Set([...this.groups].filter((index) => index <= group));
+    this.#base = reaching.map((population) => this.#baseOf(population));
+    for (const [at, { codes }] of reaching.entries()) {
+      for (const code of codes) add(this.#populations, groupOf(code), at);
+      add(this.#ofBase, itemAt(this.#base, at), at);
+    }
+  }
+
+  /**
+   * Returns populations whose flows can reach the group, one of all those for which the same rules are
+   * evaluated, if only the rules of these groups matter.
+   */
+  distinct(groups: Iterable<number>): GroupPopulation[] {
+    const keys = new Map<number, string>();
+    for (const group of groups) {
+      const own = this.#populations.get(group);
+      const isCommon = own?.length === this.reaching.length && this.rules.groupAt(group).selectors.length === 0;
+      if (own === undefined || isCommon) continue;
+      for (const at of own) keys.set(at, `${keys.get(at) ?? ''} ${group}${this.#isConditional(at, group) ? '?' : ''}`);
+    }
+    const found = new Map<string, number>();
+    const touched = new Map<string, number>();
+    for (const [at, key] of keys) {
+      const base = itemAt(this.#base, at);
+      touched.set(base, (touched.get(base) ?? 0) + 1);
+      found.set(`${base}|${key}`, at);
+    }
+    for (const [base, all] of this.#ofBase) {
+      if (all.length === touched.get(base)) continue;
+      const other = all.find((at) => !keys.has(at));
+      if (other !== undefined) found.set(base, other);
+    }
+    return [...found.values()].map((at) => itemAt(this.reaching, at));
+  }
+
+  #isConditional(at: number, group: number): boolean {
+    return itemAt(this.reaching, at).codes.includes(scoped(group, true));
+  }
+
+  #untilDefault(codes: readonly Scoped[]): GroupPopulation {
+    const end = codes.findIndex(
+      (code) => !isConditional(code) && this.rules.groupAt(groupOf(code)).defaultAction !== undefined,
+    );
+    if (end < 0) return { codes, end: null };
+    return { codes: codes.slice(0, end + 1), end: groupOf(itemAt(codes, end)) };
+  }
+
+  #baseOf({ codes, end }: GroupPopulation): string {
+    const { action, mode } = this.rules.defaultAtEnd(end);
+    const own = codes.includes(scoped(this.group, true)) ? '?' : '';
+    const conditional = codes.filter(
+      (code) => isConditional(code) && this.rules.groupAt(groupOf(code)).defaultAction !== undefined,
+    );
+    return `${action} ${mode} ${own} ${conditional.join(' ')}`;
+  }
+}
+
+function add<Key>(lists: Map<Key, number[]>, key: Key, value: number): void {
+  const known = lists.get(key);
+  if (known === undefined) lists.set(key, [value]);
+  else known.push(value);
+}

@@ -1,0 +1,134 @@
+import { type Command, Option } from 'commander';
+import { z } from 'zod';
+import { createClient } from '#cli/client/client.js';
+import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
+import { CliError } from '#cli/errors/command-error.js';
+import type { End } from '#cli/errors/exit-codes.js';
+import { type Style, styleOf } from '#cli/output/style.js';
+import type { Terminal } from '#cli/output/terminal.js';
+import {
+  LINT_CHECKS,
+  type LintCheck,
+  type LintEdit,
+  type LintFinding,
+  type PolicyLint,
+} from '#contracts/analysis/policy-lint.js';
+import { explainCommand } from './flow-difference.js';
+import { idOf } from './policy-records.js';
+import { readValidSource, type Source } from './policy-source.js';
+
+const FOUND = 3;
+const LIMIT = 50;
+const ALL = 1_000;
+
+const lintSchema = z
+  .looseObject({ summary: z.string(), findings: z.array(z.looseObject({})) })
+  .transform((lint) => lint as unknown as PolicyLint);
+
+type LintOptions = Output & {
+  readonly file?: string;
+  readonly check?: readonly string[];
+  readonly fallback: 'allow' | 'deny';
+  readonly all?: boolean;
+};
+
+export function addLintCommand(policy: Command, terminal: Terminal, end: End): void {
+  remote(policy.command('lint'))
+    .description(
+      'find rules that can be removed or merged without any change, and conflicts; a file is checked without a node; exits with 3 if it finds something',
+    )
+    .argument('[policy-name]', 'a stored policy (default: the active policy)')
+    .option('-f, --file <file>', 'check this policy file; - reads standard input')
+    .option('--check <lint-check>', 'only this check; may be repeated', collected)
+    .addOption(
+      new Option('--fallback <action>', 'for a file: the setting policy.fallback of the nodes')
+        .choices(['allow', 'deny'])
+        .default('deny'),
+    )
+    .option('--all', `show up to ${ALL} findings of each check instead of ${LIMIT}`)
+    .action(async (name: string | undefined, options: LintOptions) => {
+      const { file, check, fallback, all = false } = options;
+      if (file !== undefined && name !== undefined)
+        throw new CliError('give a file or the name of a policy, not both', { exitCode: 2 });
+      const asked = { checks: checksOf(check), limit: all ? ALL : LIMIT };
+      const answer =
+        file === undefined
+          ? await ofNode(name, asked, options, terminal)
+          : await ofFile(await readValidSource(file, terminal), asked, fallback);
+      print(terminal, options.output, answer, (shown) => lintText(shown, styleOf(terminal)));
+      if (answer.findings.length > 0) end(FOUND);
+    });
+}
+
+type Asked = { readonly checks: readonly LintCheck[]; readonly limit: number };
+
+const collected = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
+
+function checksOf(names: readonly string[] = LINT_CHECKS): readonly LintCheck[] {
+  return names.map((name) => {
+    const check = LINT_CHECKS.find((one) => one === name);
+    if (check !== undefined) return check;
+    throw new CliError(`${name} is no check of lint: use ${LINT_CHECKS.join(', ')}`, { exitCode: 2 });
+  });
+}
+
+async function ofNode(
+  name: string | undefined,
+  asked: Asked,
+  options: LintOptions,
+  terminal: Terminal,
+): Promise<PolicyLint> {
+  const client = createClient(options, terminal);
+  const policy = name === undefined ? {} : { policy: { id: await idOf(client, { name }) } };
+  const reply = await client.request('/api/v1/policy/lint', { method: 'POST', body: { ...asked, ...policy } });
+  return parseReply(lintSchema, reply);
+}
+
+async function ofFile({ form, value, json }: Source, asked: Asked, fallback: 'allow' | 'deny'): Promise<PolicyLint> {
+  const { analyseDocument } = await import('#main.js');
+  // An envelope without a mode is checked in the mode enforce.
+  const text = form === 'envelope' && !('mode' in value) ? JSON.stringify({ ...value, mode: 'enforce' }) : json;
+  const answer = await analyseDocument([{ form, json: text }], { kind: 'lint', ...asked }, fallback);
+  if (answer.kind !== 'lint') throw new Error('lint a policy: the answer is of another kind');
+  return answer.lint;
+}
+
+function lintText({ findings, summary, omitted, left, together }: PolicyLint, style: Style): string {
+  const others = LINT_CHECKS.filter((check) => omitted[check] > 0).map((check) => `${omitted[check]} more ${check}`);
+  const lines = [
+    ...findings.flatMap((finding) => findingLines(finding, style)),
+    ...(others.length === 0 ? [] : [`not shown: ${others.join(', ')}`]),
+    summary,
+    ...left.map(
+      ({ check, source_groups: groups, omitted: more }) =>
+        `left by ${check}: ${groups.join(', ')}${more > 0 ? ` and ${more} more groups` : ''}`,
+    ),
+    ...(together.edits > 1 ? [`all ${together.edits} edits that change nothing, together: ${together.summary}`] : []),
+  ];
+  return lines.map((line) => `${line}\n`).join('');
+}
+
+function findingLines({ check, message, edit, diff, region }: LintFinding, style: Style): string[] {
+  const paint = check === 'conflict' ? style.warn : style.good;
+  return [
+    `${paint(check)} ${message}`,
+    `  ${editText(edit)}${check === 'conflict' ? `: ${diff.summary}` : ''}`,
+    ...(region === null ? [] : [`  ${style.dim(explainCommand(region.example))}`]),
+  ];
+}
+
+function editText(edit: LintEdit): string {
+  const { source_group: group } = edit;
+  switch (edit.edit) {
+    case 'remove_group':
+      return `remove the group ${group}`;
+    case 'remove_rule':
+      return `remove ${group}/${edit.rule}`;
+    case 'replace_rule': {
+      const match = Object.entries(edit.match).map(([field, values]) => `${field}: ${JSON.stringify(values)}`);
+      return `give ${group}/${edit.rule} ${match.join(', ')} and remove ${edit.remove.join(', ')}`;
+    }
+    case 'move_rule':
+      return `if ${group}/${edit.rule} stood before ${edit.before}`;
+  }
+}
