@@ -27,10 +27,10 @@ beforeAll(async () => {
   done = await quickStart();
 });
 
-/** Returns the lines that the tour prints for the steps from `first` on. */
+/** Returns the results that the tour prints for the steps from `first` to the end of the second act. */
 const linesFrom = (first: number): readonly string[] =>
   done.output
-    .slice(done.output.indexOf(`\n${first}. `))
+    .slice(done.output.indexOf(`\n${first}. `), done.output.indexOf('\nThird act'))
     .split('\n')
     .filter((line) => line.startsWith('   →'));
 
@@ -52,6 +52,15 @@ test('the demonstration `weir start` allows and refuses a DNS name, a TLS connec
     '   → tls_deny: 10.77.1.2, shop.example.com',
     '   → http_deny: 10.77.3.2, GET www.example.com/private/payroll',
   ]);
+});
+
+test('the demonstration `weir start` shows what a change would close, lets it revert itself, and refuses it by an assertion', () => {
+  const act = done.output.slice(done.output.indexOf('\nThird act'), done.output.indexOf('\nRemoved'));
+  expect(act).toMatch(/policy diff -f change\.json\n.*256 sources of admins lose 10\.77\.2\.2 tcp\/80/);
+  expect(act).toMatch(/closes 10\.77\.1\.0\/24 → 10\.77\.2\.2 tcp\/80/);
+  expect(act).toMatch(/in force, generation \d+[\s\S]*the same session goes on: \d+ came back/);
+  expect(act).toMatch(/admins-reach-the-server: default_policy denies 10\.77\.1\.2 → 10\.77\.2\.2 tcp\/80/);
+  expect(act.trimEnd()).toMatch(/→ the change is refused, and the session goes on$/);
 });
 
 test('the demonstration `weir start` removes at the end all that it created, prints the removal, and suggests three next commands', () => {

@@ -1,11 +1,11 @@
 import { rm, writeFile } from 'node:fs/promises';
 import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { readConfig } from '#config/load.js';
+import { changeAct } from './change.js';
 import { type GatewayFiles, gatewayAct, gatewayFiles } from './gateway.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
-import { expectLine, farewell, interruption, print, put, result, step, TourFailure, WEIR } from './steps.js';
+import { expectLine, farewell, interruption, lineReader, print, put, result, step, WEIR } from './steps.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
 
 const policy = (ports: readonly number[]) => ({
@@ -25,8 +25,9 @@ const policy = (ports: readonly number[]) => ({
 
 /**
  * Creates three network namespaces, and runs Weir in the middle namespace. Shows how a policy first allows a
- * flow and later ends the flow, and then a gateway that translates addresses. On a terminal, continues until
- * Ctrl-C; otherwise ends after the demonstration. Resolves with the exit code.
+ * flow and later denies it, then a gateway that translates addresses, and then a change that reverts itself.
+ * On a terminal, continues until Ctrl-C; otherwise ends after the demonstration. Resolves with the exit
+ * code.
  */
 export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
@@ -156,29 +157,7 @@ async function tour(topology: Topology, node: NodeProcess, files: GatewayFiles):
   result(`drops by reason ${JSON.stringify(drops)}`);
   flow.kill('SIGKILL');
   await gatewayAct(topology, node, files);
-}
-
-function lineReader(child: ReturnType<Topology['client']['start']>) {
-  if (child.stdout === null) throw new TourFailure('the process of the client has no stdout');
-  const iterator = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-  return {
-    until: async (matches: (line: string) => boolean, what: string): Promise<string> => {
-      let late: NodeJS.Timeout | undefined;
-      const deadline = new Promise<never>((_, reject) => {
-        late = setTimeout(() => reject(new TourFailure(`this did not happen within 10 s: ${what}`)), 10_000);
-      });
-      try {
-        for (;;) {
-          const next = await Promise.race([iterator.next(), deadline]);
-          if (next.done === true)
-            throw new TourFailure(`the traffic process on the client ended before this happened: ${what}`);
-          if (matches(next.value)) return next.value;
-        }
-      } finally {
-        clearTimeout(late);
-      }
-    },
-  };
+  await changeAct(topology, node, files.folder);
 }
 
 function whereToLook(topology: Topology, node: NodeProcess): void {

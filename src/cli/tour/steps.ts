@@ -1,3 +1,4 @@
+import { createInterface } from 'node:readline';
 import { largest } from '#arrays/extremes.js';
 import { firstLine, type NodeProcess, program } from './node-process.js';
 import type { Topology } from './topology.js';
@@ -50,4 +51,31 @@ export async function put(node: NodeProcess, body: unknown): Promise<void> {
   result(
     `${reply.status}, generation ${reply.headers.get('weir-generation') ?? '?'}, enforced by the kernel after ${ms} ms`,
   );
+}
+
+/** Reads the output of a traffic program line by line. */
+export function lineReader(child: ReturnType<Topology['client']['start']>) {
+  if (child.stdout === null) throw new TourFailure('the process of the client has no stdout');
+  const iterator = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    until: async (matches: (line: string) => boolean, what: string, withinMs = 10_000): Promise<string> => {
+      let late: NodeJS.Timeout | undefined;
+      const deadline = new Promise<never>((_, reject) => {
+        late = setTimeout(
+          () => reject(new TourFailure(`this did not happen within ${withinMs / 1_000} s: ${what}`)),
+          withinMs,
+        );
+      });
+      try {
+        for (;;) {
+          const next = await Promise.race([iterator.next(), deadline]);
+          if (next.done === true)
+            throw new TourFailure(`the traffic process on the client ended before this happened: ${what}`);
+          if (matches(next.value)) return next.value;
+        }
+      } finally {
+        clearTimeout(late);
+      }
+    },
+  };
 }
