@@ -185,7 +185,7 @@ function summaryOf(
   return `sometimes: ${by(first)}${more(passing)} allows ${where === '' ? 'a part' : where}; ${by(refused)}${more(denied)} denies the rest${end}`;
 }
 
-export function deciderText({ source_group, rule }: FlowDecider): string {
+export function deciderText({ source_group, rule }: Pick<FlowDecider, 'source_group' | 'rule'>): string {
   if (source_group === null) return 'default_policy';
   return rule === null ? `the default of ${source_group}` : `${source_group}/${rule}`;
 }

@@ -3,6 +3,7 @@ import type { Cause } from '#analysis/engine/alignment.js';
 import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
 import { DeciderFinder } from '#analysis/engine/decider.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
+import { type LostRule, lostRules } from '#analysis/lint/lost-rules.js';
 import type {
   CauseCount,
   DiffCause,
@@ -14,6 +15,7 @@ import type {
 } from '#contracts/analysis/policy-diff.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet } from './address-set.js';
+import { deciderText } from './ask.js';
 import { deciderName } from './decider-name.js';
 import { exampleOf } from './example-flow.js';
 import { flowRegion } from './flow-region.js';
@@ -66,7 +68,7 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     complete: isComplete,
     left: compared.left.length === 0 ? null : addressSet(compared.left, space),
     flows: flows as PolicyDiff['flows'],
-    notices: noticesOf(regions, space),
+    notices: [...noticesOf(regions, space), ...noticeOfLost(lostRules(before, after, compared, space))],
     causes: causes.slice(0, CAUSES),
     causes_omitted: Math.max(0, causes.length - CAUSES),
     regions,
@@ -213,4 +215,25 @@ function noticesOf(regions: readonly DiffRegion[], space: AddressSpace): DiffNot
         note('other_group', `flows that ${source_group}/${rule} decides change, and ${source_group} was not edited`);
   }
   return [...found].map(([code, text]) => ({ code, text }));
+}
+
+/**
+ * The maximum number of rules in a notice about rules that decide nothing, and of the rules that cover one.
+ */
+const NAMED = 3;
+
+function noticeOfLost(lost: readonly LostRule[]): DiffNotice[] {
+  const [first] = lost;
+  if (first === undefined) return [];
+  const { by, isNew } = first;
+  const names = by
+    .slice(0, NAMED)
+    .map(({ group, rule }) => deciderText({ source_group: group?.id ?? null, rule: rule?.id ?? null }));
+  const others = by.length - names.length;
+  const covers = `${names.join(' and ')}${others > 0 ? ` and ${others} more` : ''}`;
+  const why = by.length === 0 ? '' : `: ${covers} ${by.length === 1 ? 'decides' : 'decide'} all its flows`;
+  const more = lost.length === 1 ? '' : `; ${lost.length - 1} more such ${lost.length === 2 ? 'rule' : 'rules'}`;
+  const name = deciderText({ source_group: first.group.id, rule: first.rule.id });
+  const what = isNew ? `no flow reaches the new rule ${name}` : `no flow reaches ${name} any more`;
+  return [{ code: 'unreachable_rule', text: `${what}${why}${more}` }];
 }

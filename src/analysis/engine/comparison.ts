@@ -3,7 +3,7 @@ import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { MAX_RANKS } from '#contracts/policy/verdict-word.js';
 import { Budget, type CompileLimits, CompileTooLarge } from '#policy/model/budget.js';
 import { type AddressSpace, intersection, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
-import { Alignment, type Cause } from './alignment.js';
+import { Alignment, type Cause, type GroupPair } from './alignment.js';
 import { Axis } from './axis.js';
 import { ALWAYS, Conditions, type ConditionsOptions } from './conditions.js';
 import { type Change, outcomeFor } from './decision-lists.js';
@@ -47,7 +47,13 @@ export type Compared = {
   readonly conditions: Conditions;
   /** Returns the cause of an entry with a tag. */
   causeOf(tag: number): Cause;
+  /**
+   * Returns rules of the policy after the change that a changed rule can cover, and the changed rules; at
+   * most `limit` of them. `group` and `rule` are indexes.
+   */
+  coverable(limit: number): RuleIndex[];
 };
+type RuleIndex = { readonly group: number; readonly rule: number };
 
 export type CompareOptions = {
   readonly space: AddressSpace;
@@ -138,7 +144,33 @@ class Comparison {
       left: this.#spans(union(this.#left), axis),
       conditions: this.#conditions,
       causeOf: (tag) => this.#alignment.causeOf(tag),
+      coverable: (limit) => this.#coverable(planned, limit),
     };
+  }
+
+  #coverable(planned: readonly Planned[], limit: number): RuleIndex[] {
+    const changed: RuleIndex[] = [];
+    const others: RuleIndex[] = [];
+    const seen = new Set<Part | Rule>();
+    for (const { parts, changed: members } of planned) {
+      const first = members.find(({ side, pair }) => side === 1 && canCover(pair));
+      if (first === undefined) continue;
+      for (const part of parts[1]) {
+        const { member, rules } = part;
+        if (seen.has(part) || member.code < first.code) continue;
+        seen.add(part);
+        const group = groupOf(member.code);
+        for (const at of rules) {
+          if (changed.length >= limit || others.length >= 4 * limit) break;
+          const rule = itemAt(this.#relevant.groupOf(member).rules, at);
+          if (seen.has(rule)) continue;
+          seen.add(rule);
+          const isChanged = this.#alignment.tagOfRule(1, group, rule, member.pair) > 0;
+          (isChanged ? changed : others).push({ group, rule: at });
+        }
+      }
+    }
+    return [...changed, ...others].slice(0, limit);
   }
 
   /** Runs `work` for a set of sources. If the limit of steps is reached, notes that the sources are left. */
@@ -284,3 +316,7 @@ class Comparison {
     return spans;
   }
 }
+
+/** Whether a group after the change can cover rules that it did not cover before. */
+const canCover = (pair: GroupPair | undefined): boolean =>
+  pair === undefined || pair.changedRules[1].size > 0 || pair.changedDefault > 0;

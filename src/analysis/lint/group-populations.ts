@@ -12,6 +12,12 @@ import type { PolicyRules } from './policy-rules.js';
  */
 export type GroupPopulation = { readonly codes: readonly Scoped[]; readonly end: number | null };
 
+/**
+ * Which other groups are looked at. `front`: those that are evaluated before a group, which is sufficient to
+ * tell what reaches its rules.
+ */
+export type Looked = 'front' | 'all';
+
 /** The sources of one group, divided by the other groups to which they belong. */
 export class GroupPopulations {
   /** The populations whose flows can reach the group. */
@@ -20,8 +26,6 @@ export class GroupPopulations {
   readonly hidden: readonly GroupPopulation[];
   /** The indexes of all groups to which one of the populations belongs. */
   readonly groups: ReadonlySet<number>;
-  /** Those of them that are evaluated in front of the group, and the group. */
-  readonly groupsInFront: ReadonlySet<number>;
   /** For each group, the indexes of the populations in `reaching` that belong to it. */
   readonly #populations = new Map<number, number[]>();
   /**
@@ -33,13 +37,14 @@ export class GroupPopulations {
   constructor(
     private readonly rules: PolicyRules,
     readonly group: number,
+    readonly looked: Looked,
     budget: Budget,
   ) {
     const { space } = rules;
     const own = rules.sourcesOf(group);
     const within: readonly Span[] = own.hasSelectors ? [space.spanOf({ address: 0, length: 0 })] : own.spans;
     const near = rules
-      .groupsNear(within)
+      .groupsNear(within, looked === 'front' ? group : undefined)
       .map((other) => ({ ...other, spans: intersection(other.spans, within) }))
       .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
     const axis = new Axis(space, [...near.flatMap(({ spans }) => spans), ...within]);
@@ -54,7 +59,6 @@ export class GroupPopulations {
     this.reaching = reaching;
     this.hidden = hidden;
     this.groups = new Set([...reaching, ...hidden].flatMap(({ codes }) => codes.map(groupOf)));
-    this.groupsInFront = new Set([...this.groups].filter((index) => index <= group));
     this.#base = reaching.map((population) => this.#baseOf(population));
     for (const [at, { codes }] of reaching.entries()) {
       for (const code of codes) add(this.#populations, groupOf(code), at);

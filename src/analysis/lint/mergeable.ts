@@ -37,7 +37,7 @@ export function mergeableRules(
 ): Mergeable[] {
   const all: Mergeable[] = [];
   let current = proposed;
-  context.eachGroup('mergeable', (at) => {
+  context.eachGroup('mergeable', 'all', (at) => {
     const taken = new Set<number>();
     for (const field of FIELDS) {
       const numbers = context.rules

@@ -5,6 +5,10 @@ import type { Decides } from '#analysis/engine/rule-entries.js';
 import { type Shape, shapeOf, Window } from '#analysis/engine/rule-shape.js';
 import { f64At, itemAt, u32At } from '#arrays/read.js';
 import type { Action, Group, Policy, Rule } from '#contracts/policy/policy-model.js';
+import { RuleSearch } from './rule-search.js';
+
+/** The rules of at most this many groups are searched group by group. */
+const FEW = 32;
 
 /**
  * The rules of a policy, by their numbers: their places in the order of evaluation. The default of a group
@@ -12,13 +16,6 @@ import type { Action, Group, Policy, Rule } from '#contracts/policy/policy-model
  */
 export class PolicyRules {
   readonly rules: readonly Rule[];
-  /** The numbers of the rules that can decide DNS lookups. */
-  readonly inLookups: readonly number[];
-  /** The rules with destinations, which have an index of destinations, and their numbers. */
-  readonly #withDestination: readonly Rule[];
-  readonly #numbers: readonly number[];
-  /** The other rules of each group, and their numbers. */
-  readonly #withoutDestination = new Map<number, { readonly rules: Rule[]; readonly numbers: number[] }>();
   readonly #firsts: Uint32Array;
   readonly #groups: Uint32Array;
   readonly #shapes = new Map<Rule, Shape>();
@@ -27,6 +24,8 @@ export class PolicyRules {
   /** The bounds of the sources of each group, see `AddressSpace.approximate`. */
   readonly #low: Float64Array;
   readonly #high: Float64Array;
+  #inLookups: readonly number[] | undefined;
+  #search: RuleSearch | undefined;
 
   constructor(
     readonly policy: Policy,
@@ -47,20 +46,12 @@ export class PolicyRules {
       this.#low[at] = spans[0] === undefined ? Number.POSITIVE_INFINITY : space.approximate(spans[0].start);
       this.#high[at] = spans.length === 0 ? -1 : space.approximate(itemAt(spans, spans.length - 1).end);
     }
-    const numbers: number[] = [];
-    for (const [number, rule] of this.rules.entries()) {
-      if (rule.destinations.length > 0) numbers.push(number);
-      else {
-        const group = u32At(this.#groups, number);
-        const others = this.#withoutDestination.get(group) ?? { rules: [], numbers: [] };
-        this.#withoutDestination.set(group, others);
-        others.rules.push(rule);
-        others.numbers.push(number);
-      }
-    }
-    this.#numbers = numbers;
-    this.#withDestination = numbers.map((number) => itemAt(this.rules, number));
-    this.inLookups = [...this.rules.keys()].filter((at) => takesPartInLookups(itemAt(this.rules, at)));
+  }
+
+  /** The numbers of the rules that can decide DNS lookups. */
+  get inLookups(): readonly number[] {
+    this.#inLookups ??= [...this.rules.keys()].filter((at) => takesPartInLookups(itemAt(this.rules, at)));
+    return this.#inLookups;
   }
 
   groupAt(index: number): Group {
@@ -71,6 +62,11 @@ export class PolicyRules {
   numbersOf(group: number): number[] {
     const first = u32At(this.#firsts, group);
     return Array.from({ length: this.groupAt(group).rules.length }, (_, at) => first + at);
+  }
+
+  /** Returns the number of the rule at an index of a group. */
+  numberAt(group: number, index: number): number {
+    return u32At(this.#firsts, group) + index;
   }
 
   defaultOf(group: number): number {
@@ -104,23 +100,15 @@ export class PolicyRules {
   /** Returns the numbers of the rules of these groups that match a flow of a shape, ascending. */
   touching(shape: Shape, groups: ReadonlySet<number>): number[] {
     const window = new Window([shape], (rule) => this.#shapeOf(rule), this.space);
-    if (shape.destinations === null)
-      return [...groups]
-        .sort((left, right) => left - right)
-        .flatMap((group) => {
-          const first = u32At(this.#firsts, group);
-          return window.rulesInside(this.groupAt(group).rules).map((at) => first + at);
-        });
-    const found = window
-      .rulesInside(this.#withDestination, (at) => groups.has(this.groupOf(itemAt(this.#numbers, at))))
-      .map((at) => itemAt(this.#numbers, at));
-    const isFew = groups.size < this.#withoutDestination.size;
-    for (const group of isFew ? groups : this.#withoutDestination.keys()) {
-      const others = groups.has(group) ? this.#withoutDestination.get(group) : undefined;
-      if (others === undefined) continue;
-      for (const at of window.rulesInside(others.rules)) found.push(itemAt(others.numbers, at));
+    if (groups.size > FEW && shape.destinations !== null) {
+      this.#search ??= new RuleSearch({ rules: this.rules, groupOf: (number) => this.groupOf(number) });
+      return this.#search.touching(window, groups);
     }
-    return found.sort((left, right) => left - right);
+    const ascending = [...groups].sort((left, right) => left - right);
+    return ascending.flatMap((group) => {
+      const first = u32At(this.#firsts, group);
+      return window.rulesInside(this.groupAt(group).rules).map((at) => first + at);
+    });
   }
 
   sourcesOf(index: number): SourceGroup {
@@ -132,14 +120,15 @@ export class PolicyRules {
     };
   }
 
-  /** Returns the groups that decide something, and to which one of the sources may belong. */
-  groupsNear(spans: readonly Span[]): SourceGroup[] {
-    const [first, last] = [spans[0], spans.at(-1)];
+  /**
+   * Returns the groups that decide something, and to which one of the sources may belong. `last`: the last
+   * group that is looked at.
+   */
+  groupsNear(spans: readonly Span[], last = this.policy.groups.length - 1): SourceGroup[] {
     const found: SourceGroup[] = [];
-    if (first === undefined || last === undefined) return found;
-    const low = this.space.approximate(first.start);
-    const high = this.space.approximate(last.end);
-    for (let at = 0; at < this.policy.groups.length; at++) {
+    const low = spans[0] === undefined ? Number.POSITIVE_INFINITY : this.space.approximate(spans[0].start);
+    const high = spans.length === 0 ? -1 : this.space.approximate(itemAt(spans, spans.length - 1).end);
+    for (let at = 0; at <= last; at++) {
       const { selectors, rules, defaultAction } = this.groupAt(at);
       if (rules.length === 0 && defaultAction === undefined) continue;
       const isNear = f64At(this.#low, at) <= high && f64At(this.#high, at) >= low;

@@ -18,7 +18,7 @@ export function removableRules(
   const { original } = Arrangement;
   const found: Removable[] = [];
   let current = proposed;
-  context.eachGroup('removable', ({ group, neighboursOf }) => {
+  context.eachGroup('removable', 'all', ({ group, neighboursOf }) => {
     for (const rule of context.rules.numbersOf(group)) {
       if (unreachable.has(rule)) continue;
       const neighbours = neighboursOf(rule);

@@ -16,12 +16,6 @@ import type { PolicyRules } from './policy-rules.js';
 /** The number of rules that are compared with a rule in the time of one step. */
 const RULES_OF_A_STEP = 4;
 
-/**
- * Which rules beside a rule are looked at. `front`: those of its group and of groups in front of it, which is
- * sufficient to tell what reaches the rule.
- */
-export type Looked = 'front' | 'all';
-
 /** Numbers of rules, by the index of their group. */
 type ByGroup = ReadonlyMap<number, readonly number[]>;
 
@@ -41,13 +35,11 @@ export class RuleNeighbours {
     private readonly rules: PolicyRules,
     private readonly populations: GroupPopulations,
     readonly number: number,
-    private readonly looked: Looked,
     private readonly budget: Budget,
   ) {
     this.#rule = rules.ruleOf(number);
     this.#shape = rules.shapeOf(number);
-    const groups = looked === 'all' ? populations.groups : populations.groupsInFront;
-    this.#touching = this.#byGroup(rules.touching(this.#shape, groups));
+    this.#touching = this.#byGroup(rules.touching(this.#shape, populations.groups));
     this.#distinct = populations.distinct(this.#touching.keys());
   }
 
@@ -237,7 +229,7 @@ export class RuleNeighbours {
       this.rules.inLookups.filter((number) => {
         const other = this.rules.ruleOf(number).hostname;
         const isNear = hostname === undefined || other === undefined || canMatchOneName(hostname, other);
-        return isNear && (this.looked === 'all' || number <= this.number);
+        return isNear && this.populations.groups.has(this.rules.groupOf(number));
       }),
     );
     const lookups = new NeighbourLookups(this.rules, this.budget);

@@ -19,10 +19,10 @@ const EXPLAINED = 16;
 export function unreachableRules(context: LintContext, limit: number): Unreachable[] {
   const { rules } = context;
   const found: Unreachable[] = [];
-  context.eachGroup('unreachable', (at) => {
+  context.eachGroup('unreachable', 'front', (at) => {
     const numbers = rules.numbersOf(at.group);
     const { defaultAction } = rules.groupAt(at.group);
-    const isReached = (number: number) => at.neighboursOf(number, 'front').isReached(Arrangement.original);
+    const isReached = (number: number) => at.neighboursOf(number).isReached(Arrangement.original);
     const add = (of: readonly number[], isWhole: boolean): void => {
       const explained = of.length === 0 ? [rules.defaultOf(at.group)] : of.slice(0, EXPLAINED);
       const by = found.length < limit ? explained.flatMap((number) => coversOf(number, at, context)) : [];
@@ -41,8 +41,8 @@ export function unreachableRules(context: LintContext, limit: number): Unreachab
  * Returns the rules and defaults that decide the flows of a rule that nothing reaches. Leaves out rules
  * without which the others still decide all its flows.
  */
-function coversOf(number: number, { populations, neighboursOf }: GroupAtWork, { rules }: LintContext) {
-  const neighbours = neighboursOf(number, 'front');
+export function coversOf(number: number, { populations, neighboursOf }: GroupAtWork, { rules }: LintContext) {
+  const neighbours = neighboursOf(number);
   const deciders = [...neighbours.deciders(Arrangement.original, false)];
   const isRule = (decider: number | null): decider is number => decider !== null && !rules.isDefault(decider);
   // A default of another group that stands before this group decides all its flows.

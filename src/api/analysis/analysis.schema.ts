@@ -35,7 +35,13 @@ export const PolicyDiffSchema = z
     notices: z
       .array(
         z.object({
-          code: z.enum(['opened_to_any_source', 'opened_to_any_destination', 'other_group', 'opened_by_name']),
+          code: z.enum([
+            'opened_to_any_source',
+            'opened_to_any_destination',
+            'other_group',
+            'opened_by_name',
+            'unreachable_rule',
+          ]),
           text: z.string(),
         }),
       )

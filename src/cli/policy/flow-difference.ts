@@ -31,10 +31,14 @@ export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false
     : blocksOf(diff.regions.filter(({ effect }) => effect === 'opens' || effect === 'closes'));
   const shown = all ? blocks : blocks.slice(0, SHOWN);
   const others = blocks.length - shown.length;
+  // A common edit needs at most five lines.
+  const ofOne = all || diff.notices.length < 2 ? 3 : 2;
   const lines = [
     diff.summary,
     ...diff.notices.map(({ text }) => style.warn(`note: ${text}`)),
-    ...shown.flatMap((regions, at) => blockLines(regions, style, all || blocks.length === 1 ? 3 : at === 0 ? 2 : 1)),
+    ...shown.flatMap((regions, at) =>
+      blockLines(regions, style, all || blocks.length === 1 ? ofOne : at === 0 ? 2 : 1),
+    ),
     ...(others > 0 ? [`and the effects of ${others} more causes`] : []),
     ...(all ? diff.lookups.map((change) => lookupLine(change, style)) : []),
   ];

@@ -43,9 +43,16 @@ export type CauseCount = DiffCause & {
  * A question that operators often ask about a change. `opened_to_any_source`, `opened_to_any_destination`: a
  * region opens to every address. `other_group`: flows that a group decides that was not edited.
  * `opened_by_name`: a region opens for addresses that are granted for a name, which other names can share.
+ * `unreachable_rule`: a rule decided flows or lookups before and decides none after, or a new rule decides
+ * none. A limited number of rules is looked at.
  */
 export type DiffNotice = {
-  readonly code: 'opened_to_any_source' | 'opened_to_any_destination' | 'other_group' | 'opened_by_name';
+  readonly code:
+    | 'opened_to_any_source'
+    | 'opened_to_any_destination'
+    | 'other_group'
+    | 'opened_by_name'
+    | 'unreachable_rule';
   readonly text: string;
 };
 
