@@ -365,6 +365,8 @@ export function createSystem(ports: SystemPorts): System {
       const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
       if (write.dryRun) return runOrRefuse(dryRuns, write.author, request);
       const outcome = await request();
+      // When the response arrives, open inspected connections must be decided by the new policy too.
+      await inspecting.decided();
       if (write.wait === undefined || cluster === null) return outcome;
       return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);
     },

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { NEVER, Observable, share } from 'rxjs';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
@@ -13,7 +14,14 @@ export type ServicePlaneState = {
    */
   readonly seen: Observable<SeenConnections>;
   setWanted(wanted: boolean): void;
+  /**
+   * Resolves when the service plane has decided all open connections by the policy in force, or after two
+   * seconds.
+   */
+  decided(): Promise<void>;
 };
+
+const DECIDED_MS = 2_000;
 
 /**
  * Creates access to a service plane; `plane` is null on a node without a service plane. `isServing` returns
@@ -22,6 +30,10 @@ export type ServicePlaneState = {
 export function servicePlaneStateOver(plane: ServicePlane | null, isServing: () => boolean): ServicePlaneState {
   return {
     stats: async () => (plane !== null && isServing() ? plane.stats().catch(() => null) : null),
+    decided: async () => {
+      if (plane === null || !isServing()) return;
+      await Promise.race([plane.decided().catch(() => {}), pause(DECIDED_MS, undefined, { ref: false })]);
+    },
     setWanted: (wanted) => plane?.setAllowedWanted(wanted),
     seen:
       plane === null

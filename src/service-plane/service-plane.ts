@@ -28,6 +28,8 @@ export type ServicePlane = {
   change(settings: ServicePlaneSettings): Promise<void>;
   /** Sets the policy that decides new connections. Also evaluates existing connections again (D19b). */
   use(inspection: InspectionImage): void;
+  /** Resolves when all open connections are decided by the policy of the last `use`. */
+  decided(): Promise<void>;
   /**
    * Sets the policy, and ends the wait of `open`: threads accept connections before `setGrantPorts`. A
    * connection whose decision needs grants still waits for `setGrantPorts`, at most 30 seconds.

@@ -177,8 +177,6 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed' | 's
   const child = await begun();
   const gone = new Promise<'closed'>((resolve) => child.once('exit', () => resolve('closed')));
   await change();
-  // The threads of the service plane get a policy shortly after it is in force in the kernel.
-  await pause(200);
   const answered = new Promise<'open'>((resolve) => child.stdout?.once('data', () => resolve('open')));
   child.stdin?.write('GET / HTTP/1.0\r\n\r\n');
   const what = await Promise.race([gone, answered, pause(1_500, 'silent' as const)]);

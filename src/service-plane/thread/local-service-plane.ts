@@ -42,6 +42,8 @@ export class LocalServicePlane {
   #begin: (() => void) | null = null;
   /** The longest time for which connections wait for `setGrantPort`, in milliseconds. */
   #waitMs = 0;
+  /** Resolves when the last `use` has decided all open connections again. */
+  #decided: Promise<unknown> = Promise.resolve();
   /** The options in force. The parts of the service plane share this object and read it at each use. */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
 
@@ -99,7 +101,12 @@ export class LocalServicePlane {
 
   use(image: InspectionImage): void {
     this.#plane.evaluator.use(image);
-    for (const connection of this.#connections) void connection.decideAgain();
+    this.#decided = Promise.all([...this.#connections].map((connection) => connection.decideAgain()));
+  }
+
+  /** Resolves when all open connections are decided by the policy of the last `use`. */
+  async decided(): Promise<void> {
+    await this.#decided;
   }
 
   /**

@@ -96,6 +96,7 @@ export class PlaneThread {
     this.#unlessOver(this.#thread.request('changeMembers', [change]));
   replaceMembers = (list: MemberList): Promise<void> =>
     this.#unlessOver(this.#thread.request('replaceMembers', [list]));
+  decided = (): Promise<void> => this.#thread.request('decided', []);
   close = (): Promise<void> => this.#thread.request('close', []);
   stats = (): Promise<ThreadStats> => this.#thread.request('stats', []);
 

@@ -51,6 +51,8 @@ export type PlaneRequests = {
   change(settings: ServicePlaneSettings): void;
   changeMembers(change: MembershipChange): void;
   replaceMembers(list: MemberList): void;
+  /** Returns when the open connections are decided by the policy of the last message `use`. */
+  decided(): void;
   close(): void;
   stats(): ThreadStats;
 };

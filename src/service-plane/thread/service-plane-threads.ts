@@ -129,6 +129,10 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use', inspection });
   }
 
+  async decided(): Promise<void> {
+    await Promise.all(this.#threads.map((thread) => thread.decided()));
+  }
+
   accept(inspection: InspectionImage): void {
     // Ignore this policy, because the policy that `use` received is newer.
     if (this.#inspection !== null) return;

@@ -21,6 +21,7 @@ parent.serve(
     change: (settings) => plane.change(settings),
     changeMembers: (change) => plane.changeMembers(change),
     replaceMembers: (list) => plane.replaceMembers(list),
+    decided: () => plane.decided(),
     close: () => plane.close(),
     stats: () => plane.stats(),
   },

@@ -321,6 +321,7 @@ describe('a policy with an intercept rule', () => {
       use: () => {},
       accept: () => {},
       changeMembers: async () => {},
+      decided: async () => {},
       replaceMembers: async () => {},
       useCa: () => {},
       setGrantPorts: () => {},
