@@ -17,7 +17,8 @@ import { runOrRefuse } from './fair-queue.js';
 export type PolicyReference =
   | { readonly kind: 'draft'; readonly policy: PolicyConfig }
   | { readonly kind: 'stored'; readonly id: string; readonly revision?: number | undefined }
-  | { readonly kind: 'text'; readonly stored: StoredPolicy | null }
+  /** `isStored`: the store has this text, so the thread may keep the policy for the next question. */
+  | { readonly kind: 'text'; readonly stored: StoredPolicy | null; readonly isStored: boolean }
   | { readonly kind: 'active' };
 
 export type AnalysisPorts = {
@@ -105,7 +106,9 @@ async function textOf(
         text: { body: Buffer.from(JSON.stringify(reference.policy)), form: 'singleton', recordMode: 'enforce' },
       };
     case 'text':
-      return reference.stored === null ? EMPTY : { key: null, text: storedText(reference.stored) };
+      return reference.stored === null || reference.isStored
+        ? ofStored(reference.stored)
+        : { key: null, text: storedText(reference.stored) };
     case 'active':
       return ofStored(await policies.active());
     case 'stored': {

@@ -19,7 +19,7 @@ export async function withDiff(
   if (outcome.kind !== 'checked') return outcome;
   const compared = await comparedBy(ports.policies, outcome.change);
   if (compared === null) return outcome;
-  const references = compared.map((stored) => ({ kind: 'text' as const, stored }));
+  const references = compared.map((stored, at) => ({ kind: 'text' as const, stored, isStored: at === 0 }));
   // The diff cannot end with the request: the write has ended, and its response needs the diff.
   const asked = { subject: write.author, signal: new AbortController().signal };
   const answer = await analysePolicies(ports, references, { kind: 'diff', limit: REGIONS }, asked);
