@@ -166,6 +166,20 @@ describe('one assertion', () => {
     expect(ids).toEqual(['no-ssh', 'web', 'no telnet']);
   });
 
+  test('one assertion with `If-None-Match: *` is only created', async () => {
+    const { ask } = await filled();
+    const headers = { 'if-none-match': '*' };
+    expect((await ask('PUT', `${PATH}/new`, { body: { never: {} }, headers })).statusCode).toBe(201);
+    const again = await ask('PUT', `${PATH}/new`, { body: { never: {} }, headers });
+    expect([again.statusCode, again.json().detail]).toEqual([
+      412,
+      expect.stringMatching(/^the assertion new exists already/),
+    ]);
+    expect(
+      (await ask('PUT', `${PATH}/more`, { body: { never: {} }, headers: { 'if-none-match': '"x"' } })).statusCode,
+    ).toBe(400);
+  });
+
   test('one assertion is deleted, and the others stay', async () => {
     const { ask } = await filled();
     expect((await ask('DELETE', `${PATH}/no-ssh`)).statusCode).toBe(204);

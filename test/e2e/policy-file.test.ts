@@ -186,6 +186,18 @@ it('the assertions of policy.assertions_file are in force before the policy of p
   expect(await node.stop()).toBe(0);
 });
 
+it('a policy.file that an assertion refuses is written when the assertion is removed', async () => {
+  const node = nodeWith((path) => writeFileSync(path, allowing(80)));
+  await node.logged('policy file written');
+  const list = [{ id: 'no-ssh', never: { ports: [22] } }];
+  expect((await node.request('PUT', '/api/v1/assertions', { assertions: list })).status).toBe(200);
+  writeFileSync(node.path, allowing(22));
+  await node.logged('the write would break the assertion no-ssh');
+  expect((await node.request('PUT', '/api/v1/assertions', { assertions: [] })).status).toBe(200);
+  await eventually(async () => expect(await policyIn(node)).toContain('p22'), WAIT);
+  expect(await node.stop()).toBe(0);
+});
+
 it('a policy.file is not written while policy.assertions_file is not valid', async () => {
   const node = nodeWith((path) => writeFileSync(path, allowing(80)), 'assertions:\n  - {id: a, never: {to: [x]}}\n');
   await node.logged('/assertions/0/never/to/0');

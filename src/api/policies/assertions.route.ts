@@ -6,7 +6,7 @@ import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import { empty, errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
-import { readForWrite } from '#api/requests/preconditions.js';
+import { preconditionsOf, readForWrite } from '#api/requests/preconditions.js';
 import { dryRunMember, dryRunQuery, NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
 import type { Assertion, AssertionResult } from '#contracts/analysis/assertion.js';
 import type { Refusal } from '#contracts/refusal.js';
@@ -63,7 +63,10 @@ const etagOf = ({ revision }: Pick<AssertionList, 'revision'>): string => `"asse
 export const assertionsResource: Resource = (api, { assertions }) => {
   /** Writes the list that `change` returns, on the preconditions of a request. */
   const write = async (request: FastifyRequest, dryRun: boolean, change: AssertionWrite['change'], only?: string) => {
-    const { expected } = await readForWrite(request, () => assertions.readRevision(), etagOf);
+    // `If-None-Match: *` is about the one assertion, and `change` compares it.
+    const { expected } = isCreation(request, only)
+      ? { expected: {} }
+      : await readForWrite(request, () => assertions.readRevision(), etagOf);
     const own = only === undefined ? {} : { only };
     const written = await assertions.write({ change, ...own, author: authorOf(request), ...expected, dryRun });
     if (written.kind === 'refused') throw refused(written);
@@ -179,6 +182,8 @@ export const assertionsResource: Resource = (api, { assertions }) => {
           if (stored === null) return CANNOT_READ;
           const at = stored.findIndex((one) => one.id === id);
           isNew = at < 0;
+          if (!isNew && isCreation(request, id))
+            return refusal('precondition_failed', `the assertion ${id} exists already`);
           return isNew ? [...stored, assertion] : stored.with(at, assertion);
         },
         id,
@@ -220,6 +225,12 @@ export const assertionsResource: Resource = (api, { assertions }) => {
     },
   );
 };
+
+/** Whether a request must create the assertion `only`, and has no other precondition. */
+function isCreation(request: FastifyRequest, only: string | undefined): boolean {
+  const { ifMatch, ifNoneMatch } = preconditionsOf(request);
+  return only !== undefined && ifMatch === undefined && ifNoneMatch !== undefined;
+}
 
 const CANNOT_READ: Refusal = refusal(
   'store_unavailable',
