@@ -6,8 +6,10 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   symlinkSync,
   truncateSync,
+  utimesSync,
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -205,6 +207,20 @@ it('a policy.file is not written while policy.assertions_file is not valid', asy
   expect(await policyIn(node)).toBe('{}');
   writeFileSync(node.assertionsPath, NO_SSH);
   await node.logged('policy file written');
+  expect(await node.stop()).toBe(0);
+});
+
+it('a policy.file is checked with the present content of policy.assertions_file, also if the node has not noticed its change', async () => {
+  const former = NO_SSH.replace('22', '23');
+  const node = nodeWith((path) => writeFileSync(path, allowing(80)), former);
+  await node.logged('policy file written');
+  // The size and the time of the file stay, so that the node does not notice the change.
+  const { atime, mtime } = statSync(node.assertionsPath);
+  writeFileSync(node.assertionsPath, NO_SSH);
+  utimesSync(node.assertionsPath, atime, mtime);
+  writeFileSync(node.path, allowing(80, 22));
+  await node.logged('the write would break the assertion no-ssh');
+  expect(node.log().match(/policy file written/g)).toHaveLength(1);
   expect(await node.stop()).toBe(0);
 });
 
