@@ -26,9 +26,10 @@ export function analyse(policies: readonly Policy[], question: AnalysisQuestion)
     case 'diff':
       return { kind: 'diff', diff: policyDiff(first, second, options) };
     case 'assertions': {
-      const { former = {} } = question;
+      const { former = {}, mayLackGroups = false } = question;
       const results = checkAssertions(first, question.document, testedAssertionsSchema, {
         ...options,
+        mayLackGroups,
         formerOf: ({ id }) => policies[former[id] ?? -1] ?? null,
       });
       return 'problems' in results ? { kind: 'invalid_question', ...results } : { kind: 'assertions', results };

@@ -143,7 +143,8 @@ async function resultsOf(
     former[assertion.id] = references.length;
     references.push({ kind: 'stored', ...place });
   }
-  const question = { kind: 'assertions', document: { assertions }, former, limit: REGIONS } as const;
+  const document = { assertions };
+  const question = { kind: 'assertions', document, former, mayLackGroups: true, limit: REGIONS } as const;
   const asked = { subject, signal: new AbortController().signal };
   const answer = await analysePolicies(analysis, references, question, asked);
   if (answer.kind === 'assertions') return answer.results;

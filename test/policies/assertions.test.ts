@@ -90,4 +90,12 @@ describe('the results of the assertions', () => {
       ['broken', expect.stringMatching(/; revision 1 of the policy in force denied them$/)],
     ]);
   });
+
+  test('the result of an assertion about a source group that the policy lacks is broken, and the others have theirs', async () => {
+    const node = await waiting([noSsh, { id: 'guests', never: { from: { group: 'guests' } } }]);
+    expect(await node.answer()).toEqual([
+      ['holds', 'the assertion holds'],
+      ['broken', 'the policy has no source group guests'],
+    ]);
+  });
 });

@@ -19,21 +19,21 @@ import { unregioned } from './unregioned.js';
 export type JudgeOptions = AskOptions & { readonly formerOf: (assertion: Assertion) => Policy | null };
 
 /**
- * Checks all assertions of a document. Returns the problems of a document that is not valid, or that names
- * source groups that the policy does not have.
+ * Checks all assertions of a document. Returns the problems of a document that is not valid, or, without
+ * `mayLackGroups`, that names source groups that the policy does not have.
  */
 export function checkAssertions(
   policy: Policy,
   document: unknown,
   schema: z.ZodType,
-  options: JudgeOptions,
+  options: JudgeOptions & { readonly mayLackGroups: boolean },
 ): readonly AssertionResult[] | { readonly problems: readonly AssertionProblem[] } {
   const read = readAssertions(document, schema, options.space);
   if ('problems' in read) return read;
   const problems = read.flatMap((assertion, at) => {
     const statement = statementOf(assertion);
     const group = statement.kind === 'opens_nothing_since' ? null : askedGroup(statement.asked);
-    if (group === null || groupNamed(policy, group) !== null) return [];
+    if (group === null || options.mayLackGroups || groupNamed(policy, group) !== null) return [];
     const message = 'The policy has no source group with this id.';
     return [{ pointer: `/assertions/${at}/${statement.kind}/from/group`, code: 'invalid_value' as const, message }];
   });

@@ -7,7 +7,8 @@ import type { LintCheck, PolicyLint } from './policy-lint.js';
  * A question about policies. `diff` compares two policies; the others are about one policy. `limit`: the
  * maximum number of regions in each list of the answer, or of the findings of each check. `document`: a
  * parsed document with assertions. `former`: for each assertion with a former policy, by its id, the index of
- * that policy.
+ * that policy. `mayLackGroups`: an assertion about a source group that the policy lacks is broken, and not a
+ * problem of the document.
  */
 export type AnalysisQuestion =
   | { readonly kind: 'diff'; readonly limit: number }
@@ -17,6 +18,7 @@ export type AnalysisQuestion =
       readonly document: unknown;
       readonly limit: number;
       readonly former?: Readonly<Record<string, number>>;
+      readonly mayLackGroups?: boolean;
     }
   | { readonly kind: 'lint'; readonly checks: readonly LintCheck[]; readonly limit: number };
 
