@@ -63,12 +63,16 @@ export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Po
       const active = await analysis.policies.active().catch(() => null);
       const key = `${revision} ${etagOf(active?.record ?? null)} ${active?.record.updated_at ?? ''} ${JSON.stringify(assertions)}`;
       if (latest?.key !== key) {
-        const asked = { key, found: resultsOf(analysis, assertions, active?.record ?? null, subject) };
+        const inForce = active?.record ?? null;
+        const asked = { key, found: orRefusal(() => resultsOf(analysis, assertions, inForce, subject)) };
         latest = asked;
-        // The next question asks again after a refusal, such as a full queue.
+        const forget = (): void => {
+          if (latest === asked) latest = null;
+        };
+        // The next question asks again after a refusal, such as a full queue, and after an error.
         void asked.found.then((found) => {
-          if ('code' in found && latest === asked) latest = null;
-        });
+          if ('code' in found) forget();
+        }, forget);
       }
       const { found } = latest;
       const waiting = new AbortController();

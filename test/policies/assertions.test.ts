@@ -3,6 +3,7 @@ import type { Assertion } from '#contracts/analysis/assertion.js';
 import { assertionsOver } from '#policies/assertions.js';
 import { explainLane } from '#policies/explain.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
+import { StoreError } from '#store/store-error.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import { storedPolicy } from '#test/store/stored-policy.js';
 import { threadHere } from '../actors/running-system.js';
@@ -63,7 +64,7 @@ async function waiting(assertions: readonly Assertion[]) {
       release();
     }
   };
-  return { commit, results, answer, analyses: () => analyses };
+  return { commit, results, answer, analyses: () => analyses, policies: store.policies };
 }
 
 describe('the results of the assertions', () => {
@@ -97,5 +98,12 @@ describe('the results of the assertions', () => {
       ['holds', 'the assertion holds'],
       ['broken', 'the policy has no source group guests'],
     ]);
+  });
+
+  test('the results of the assertions are unknown while the policy in force cannot be read', async () => {
+    const node = await waiting([noSsh]);
+    const damaged = new StoreError('store_damaged', 'read policy a: its record is damaged');
+    node.policies.active = async () => Promise.reject(damaged);
+    expect(await node.results()).toEqual([['unknown', damaged.message]]);
   });
 });
