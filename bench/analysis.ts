@@ -5,6 +5,7 @@ import { compare } from '#analysis/engine/comparison.js';
 import { itemAt } from '#arrays/read.js';
 import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { FlowQuestion } from '#contracts/analysis/flow-question.js';
+import { LINT_CHECKS, type LintCheck } from '#contracts/analysis/policy-lint.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { formatPrefix } from '#policy/model/ipv4.js';
 import { Random } from '#test/seed.js';
@@ -137,9 +138,29 @@ export const analysisBench: Bench = {
       }
       rows.push(...questionsAbout(policy, LABELS[kind]), ...assertionsOfWrite(policy, LABELS[kind]));
     }
-    return rows;
+    return [...rows, ...lintRows()];
   },
 };
+
+const LINTED = 10_000;
+/** Lint of a large policy must end within the time limit of an analysis. */
+const LONGEST_LINT_MS = 30_000;
+
+function lintRows(): Row[] {
+  const site = policyOf('site', LINTED, new Random(1));
+  const rowOf = (checks: readonly LintCheck[], atMost: number): Row => {
+    const { ms } = medianOf(() => analyse([site], { kind: 'lint', checks, limit: 50 }));
+    return { what: `lint, a site with ${LINTED} rules, ${checks.join()}`, value: ms, unit: 'ms', atMost };
+  };
+  const rows = [rowOf(['unreachable'], 500), rowOf(['removable'], 8_000), rowOf(LINT_CHECKS, 20_000)];
+  const large = policyOf('site', RULES, new Random(1));
+  const began = performance.now();
+  const answer = analyse([large], { kind: 'lint', checks: LINT_CHECKS, limit: 50 });
+  const value = performance.now() - began;
+  const isComplete = answer.kind === 'lint' && answer.lint.complete;
+  const what = `lint, a site with ${RULES} rules, every check${isComplete ? '' : ' (not complete)'}`;
+  return [...rows, { what, value, unit: 'ms', atMost: LONGEST_LINT_MS }];
+}
 
 function medianOf<T>(work: () => T): { readonly ms: number; readonly answer: T } {
   const times: number[] = [];

@@ -12,7 +12,7 @@ const STEPS = 8_000_000;
 /**
  * The limit of steps of one check of lint: all checks together must end within the time limit of an analysis.
  */
-const LINT_STEPS = 6_000_000;
+const LINT_STEPS = 4_000_000;
 
 /**
  * Answers a question. `policies` has two policies for a diff (before, after), and one for any other

@@ -323,6 +323,25 @@ test('of two rules that can each be removed while the other stays, lint proposes
   expect(found(policy, ['removable']).map(({ rules }) => rules)).toEqual([['a']]);
 });
 
+test('a rule is not removable if the default behind it goes with a group that lint proposes to remove', () => {
+  const policy = policyOf(
+    [
+      group('all', '0.0.0.0/0', [rule('deny', 'deny', {})]),
+      group('team', '0.0.0.0/0', [rule('web', 'allow', tcp([80]))], { default_action: 'deny' }),
+    ],
+    'allow',
+  );
+  expect(found(policy, ['removable']).map(({ rules }) => rules)).toEqual([]);
+  const behind = policyOf(
+    [group('all', '0.0.0.0/0', [rule('deny', 'deny', {})]), group('team', '0.0.0.0/0', [], { default_action: 'deny' })],
+    'allow',
+  );
+  expect(found(behind).map(({ check, edit }) => [check, edit.edit])).toEqual([['unreachable', 'remove_group']]);
+  expect(found(behind, ['removable']).map(({ edit }) => edit)).toEqual([
+    { edit: 'remove_rule', source_group: 'all', rule: 'deny' },
+  ]);
+});
+
 test.each<[field: string, first: object, second: object, match: object]>([
   ['adjacent ports', tcp([80]), tcp([81]), { dst_ports: ['80-81'] }],
   ['ports', tcp([80, 443]), tcp([8080]), { dst_ports: [80, 443, 8080] }],

@@ -26,6 +26,8 @@ export class GroupPopulations {
   readonly hidden: readonly GroupPopulation[];
   /** The indexes of all groups to which one of the populations belongs. */
   readonly groups: ReadonlySet<number>;
+  /** Whether the default of a group applies to some sources only if a selector selects them. */
+  readonly hasConditionalDefaults: boolean;
   /** For each group, the indexes of the populations in `reaching` that belong to it. */
   readonly #populations = new Map<number, number[]>();
   /**
@@ -59,6 +61,10 @@ export class GroupPopulations {
     this.reaching = reaching;
     this.hidden = hidden;
     this.groups = new Set([...reaching, ...hidden].flatMap(({ codes }) => codes.map(groupOf)));
+    this.hasConditionalDefaults = [...this.groups].some((index) => {
+      const { selectors, defaultAction } = rules.groupAt(index);
+      return selectors.length > 0 && defaultAction !== undefined;
+    });
     this.#base = reaching.map((population) => this.#baseOf(population));
     for (const [at, { codes }] of reaching.entries()) {
       for (const code of codes) add(this.#populations, groupOf(code), at);
@@ -106,12 +112,11 @@ export class GroupPopulations {
   }
 
   #baseOf({ codes, end }: GroupPopulation): string {
-    const { action, mode } = this.rules.defaultAtEnd(end);
     const own = codes.includes(scoped(this.group, true)) ? '?' : '';
     const conditional = codes.filter(
       (code) => isConditional(code) && this.rules.groupAt(groupOf(code)).defaultAction !== undefined,
     );
-    return `${action} ${mode} ${own} ${conditional.join(' ')}`;
+    return `${this.rules.outcomeAtEnd(end)} ${own} ${conditional.join(' ')}`;
   }
 }
 

@@ -63,7 +63,11 @@ class Lint {
     let proposed = Arrangement.original;
     if (isWanted('unreachable')) {
       this.#add('unreachable', unreachable, (one) => this.#unreachable(one));
-      proposed = proposed.without(unreachable.slice(0, limit).flatMap(({ rules }) => rules));
+      const listed = unreachable.slice(0, limit);
+      const { rules } = this.#context;
+      rules.removedGroups = new Set(listed.flatMap(({ group, isWhole }) => (isWhole ? [group] : [])));
+      const defaults = [...rules.removedGroups].map((group) => rules.defaultOf(group));
+      proposed = proposed.without([...listed.flatMap((one) => one.rules), ...defaults]);
     }
     if (isWanted('removable')) {
       const removable = removableRules(this.#context, skipped, proposed, limit);

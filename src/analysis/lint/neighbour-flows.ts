@@ -1,6 +1,6 @@
 import { Axis } from '#analysis/engine/axis.js';
 import { ALWAYS, Conditions } from '#analysis/engine/conditions.js';
-import { type Entry, outcomeFor } from '#analysis/engine/decision-lists.js';
+import type { Entry } from '#analysis/engine/decision-lists.js';
 import { groupOf, isConditional, type Scoped } from '#analysis/engine/populations.js';
 import { RuleDiagrams } from '#analysis/engine/rule-diagrams.js';
 import { entriesOfRule } from '#analysis/engine/rule-entries.js';
@@ -92,8 +92,7 @@ export class NeighbourFlows {
   }
 
   #end(end: number | null, tag: number): number {
-    const { action, mode } = this.rules.defaultAtEnd(end);
-    return this.#diagrams.everywhere([{ condition: ALWAYS, outcome: outcomeFor(action, mode), tag }]);
+    return this.#diagrams.everywhere([{ condition: ALWAYS, outcome: this.rules.outcomeAtEnd(end), tag }]);
   }
 
   #entries({ number, code }: Item, tag: number): Entry[] {

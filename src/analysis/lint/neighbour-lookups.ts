@@ -1,7 +1,7 @@
 import { ALWAYS, Conditions } from '#analysis/engine/conditions.js';
-import { DecisionLists, type Entry, OPEN, outcomeFor } from '#analysis/engine/decision-lists.js';
+import { DecisionLists, type Entry, OPEN } from '#analysis/engine/decision-lists.js';
 import { groupOf, isConditional } from '#analysis/engine/populations.js';
-import { forLookups, lookupEntriesOf } from '#analysis/engine/rule-entries.js';
+import { lookupEntriesOf } from '#analysis/engine/rule-entries.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { Item } from './neighbour-flows.js';
 import type { PolicyRules } from './policy-rules.js';
@@ -50,8 +50,7 @@ export class NeighbourLookups {
   }
 
   #end(end: number | null): number {
-    const { action, mode } = forLookups(this.rules.defaultAtEnd(end));
-    return this.#lists.of([{ condition: ALWAYS, outcome: outcomeFor(action, mode), tag: 0 }]);
+    return this.#lists.of([{ condition: ALWAYS, outcome: this.rules.lookupOutcomeAtEnd(end), tag: 0 }]);
   }
 
   #entries({ number, code }: Item, tag: number): Entry[] {

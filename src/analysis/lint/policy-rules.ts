@@ -1,29 +1,31 @@
 import { type AddressSpace, type Span, spansOf } from '#analysis/engine/address-space.js';
+import { type Outcome, outcomeFor } from '#analysis/engine/decision-lists.js';
 import { takesPartInLookups } from '#analysis/engine/lookup-comparison.js';
 import type { SourceGroup } from '#analysis/engine/populations.js';
-import type { Decides } from '#analysis/engine/rule-entries.js';
+import { type Decides, forLookups } from '#analysis/engine/rule-entries.js';
 import { type Shape, shapeOf, Window } from '#analysis/engine/rule-shape.js';
 import { f64At, itemAt, u32At } from '#arrays/read.js';
 import type { Action, Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { RuleSearch } from './rule-search.js';
 
 /** The rules of at most this many groups are searched group by group. */
-const FEW = 32;
+const FEW = 256;
 
 /**
  * The rules of a policy, by their numbers: their places in the order of evaluation. The default of a group
  * has a number too, above those of all rules, and is a rule that matches every flow.
  */
 export class PolicyRules {
-  readonly rules: readonly Rule[];
+  /** The groups that lint proposes to remove. */
+  removedGroups: ReadonlySet<number> = new Set();
   readonly #firsts: Uint32Array;
-  readonly #groups: Uint32Array;
   readonly #shapes = new Map<Rule, Shape>();
   readonly #defaults = new Map<number, Rule>();
   readonly #sources: readonly (readonly Span[])[];
   /** The bounds of the sources of each group, see `AddressSpace.approximate`. */
   readonly #low: Float64Array;
   readonly #high: Float64Array;
+  #rules: readonly Rule[] | undefined;
   #inLookups: readonly number[] | undefined;
   #search: RuleSearch | undefined;
 
@@ -32,26 +34,33 @@ export class PolicyRules {
     readonly space: AddressSpace,
   ) {
     const { groups } = policy;
-    this.rules = groups.length === 1 ? itemAt(groups, 0).rules : groups.flatMap(({ rules }) => rules);
     this.#firsts = new Uint32Array(groups.length + 1);
-    this.#groups = new Uint32Array(this.rules.length);
     this.#low = new Float64Array(groups.length);
     this.#high = new Float64Array(groups.length);
     this.#sources = groups.map(({ sources }) => spansOf(sources, space));
     for (const [at, { rules }] of groups.entries()) {
-      const first = u32At(this.#firsts, at);
-      this.#groups.fill(at, first, first + rules.length);
-      this.#firsts[at + 1] = first + rules.length;
+      this.#firsts[at + 1] = u32At(this.#firsts, at) + rules.length;
       const spans = itemAt(this.#sources, at);
       this.#low[at] = spans[0] === undefined ? Number.POSITIVE_INFINITY : space.approximate(spans[0].start);
       this.#high[at] = spans.length === 0 ? -1 : space.approximate(itemAt(spans, spans.length - 1).end);
     }
   }
 
-  /** The numbers of the rules that can decide DNS lookups. */
-  get inLookups(): readonly number[] {
-    this.#inLookups ??= [...this.rules.keys()].filter((at) => takesPartInLookups(itemAt(this.rules, at)));
-    return this.#inLookups;
+  /** Returns the numbers of the rules of these groups that can decide DNS lookups, ascending. */
+  inLookups(groups: ReadonlySet<number>): readonly number[] {
+    if (groups.size > FEW) {
+      this.#inLookups ??= this.rules.flatMap((rule, number) => (takesPartInLookups(rule) ? [number] : []));
+      return this.#inLookups.filter((number) => groups.has(this.groupOf(number)));
+    }
+    return ascending(groups).flatMap((group) =>
+      this.groupAt(group).rules.flatMap((rule, at) => (takesPartInLookups(rule) ? [this.numberAt(group, at)] : [])),
+    );
+  }
+
+  /** All rules, in the order of evaluation. */
+  get rules(): readonly Rule[] {
+    this.#rules ??= this.policy.groups.flatMap(({ rules }) => rules);
+    return this.#rules;
   }
 
   groupAt(index: number): Group {
@@ -70,27 +79,56 @@ export class PolicyRules {
   }
 
   defaultOf(group: number): number {
-    return this.rules.length + group;
+    return this.#count + group;
   }
 
   isDefault(number: number): boolean {
-    return number >= this.rules.length;
+    return number >= this.#count;
   }
 
   ruleOf(number: number): Rule {
-    return this.isDefault(number) ? this.#ruleOfDefault(number - this.rules.length) : itemAt(this.rules, number);
+    if (this.isDefault(number)) return this.#ruleOfDefault(number - this.#count);
+    const group = this.groupOf(number);
+    return itemAt(this.groupAt(group).rules, number - u32At(this.#firsts, group));
   }
 
-  /** Returns what decides the flows that reach the end of a population, see `GroupPopulation`. */
-  defaultAtEnd(end: number | null): Decides {
-    if (end === null) return this.policy.default;
+  /**
+   * Returns the outcome for flows that reach the end of a population, see `GroupPopulation`: `outside`, which
+   * is that of no rule, if the default at the end goes with a group that lint proposes to remove.
+   */
+  outcomeAtEnd(end: number | null): Outcome {
+    return this.#outcomeAtEnd(end, ({ action, mode }) => outcomeFor(action, mode));
+  }
+
+  /** Returns the same for DNS lookups. */
+  lookupOutcomeAtEnd(end: number | null): Outcome {
+    return this.#outcomeAtEnd(end, (decided) => {
+      const { action, mode } = forLookups(decided);
+      return outcomeFor(action, mode);
+    });
+  }
+
+  #outcomeAtEnd(end: number | null, outcomeOf: (decided: Decides) => Outcome): Outcome {
+    if (end === null) return outcomeOf(this.policy.default);
     const { defaultAction, mode } = this.groupAt(end);
     if (defaultAction === undefined) throw new RangeError('end the rules of a population: the group has no default');
-    return { action: defaultAction, mode };
+    return this.removedGroups.has(end) ? 'outside' : outcomeOf({ action: defaultAction, mode });
   }
 
   groupOf(number: number): number {
-    return this.isDefault(number) ? number - this.rules.length : u32At(this.#groups, number);
+    if (this.isDefault(number)) return number - this.#count;
+    let low = 0;
+    let high = this.policy.groups.length;
+    while (high - low > 1) {
+      const middle = (low + high) >>> 1;
+      if (u32At(this.#firsts, middle) <= number) low = middle;
+      else high = middle;
+    }
+    return low;
+  }
+
+  get #count(): number {
+    return u32At(this.#firsts, this.policy.groups.length);
   }
 
   shapeOf(number: number): Shape {
@@ -104,11 +142,9 @@ export class PolicyRules {
       this.#search ??= new RuleSearch({ rules: this.rules, groupOf: (number) => this.groupOf(number) });
       return this.#search.touching(window, groups);
     }
-    const ascending = [...groups].sort((left, right) => left - right);
-    return ascending.flatMap((group) => {
-      const first = u32At(this.#firsts, group);
-      return window.rulesInside(this.groupAt(group).rules).map((at) => first + at);
-    });
+    return ascending(groups).flatMap((group) =>
+      window.rulesInside(this.groupAt(group).rules).map((at) => this.numberAt(group, at)),
+    );
   }
 
   sourcesOf(index: number): SourceGroup {
@@ -156,6 +192,8 @@ export class PolicyRules {
     return rule;
   }
 }
+
+const ascending = (groups: ReadonlySet<number>): number[] => [...groups].sort((left, right) => left - right);
 
 function ruleForAll(action: Action, mode: Rule['mode']): Rule {
   return {

@@ -26,8 +26,8 @@ type ByGroup = ReadonlyMap<number, readonly number[]>;
 export class RuleNeighbours {
   readonly #rule: Rule;
   readonly #shape: Shape;
-  readonly #touching: ByGroup;
-  readonly #distinct: readonly GroupPopulation[];
+  #touching: ByGroup | undefined;
+  #distinct: readonly GroupPopulation[] | undefined;
   #samples: readonly SampleFlow[] | undefined;
   #flows: NeighbourFlows | undefined;
 
@@ -39,24 +39,24 @@ export class RuleNeighbours {
   ) {
     this.#rule = rules.ruleOf(number);
     this.#shape = rules.shapeOf(number);
-    this.#touching = this.#byGroup(rules.touching(this.#shape, populations.groups));
-    this.#distinct = populations.distinct(this.#touching.keys());
   }
 
   /** The numbers of all rules that match a flow of this rule. */
   get touching(): readonly number[] {
-    return [...this.#touching.values()].flat();
+    return [...this.#ofFlows().values()].flat();
   }
 
   /** The numbers of the rules of the same group that match a flow of this rule, ascending. */
   get ofOwnGroup(): readonly number[] {
-    return this.#touching.get(this.populations.group) ?? [];
+    return this.#ofFlows().get(this.populations.group) ?? [];
   }
 
   /** Whether the rule decides a flow or a DNS lookup. */
   isReached(arrangement: Arrangement): boolean {
+    if (this.populations.reaching.length === 0) return false;
     return (
-      this.#distinct.some((population) => this.#decidesFlow(population, arrangement)) ||
+      this.#sampleFlows().some((flow) => this.#isFirst(flow, arrangement)) ||
+      this.#reaching().some((population) => this.#decidesFlow(population, arrangement)) ||
       this.#ofLookups().some(({ population, lookups, near }) => {
         const items = this.#items(population, near, arrangement);
         return lookups.isDecided(this.#itemIn(population), this.#inFront(items, this.number, arrangement));
@@ -69,7 +69,7 @@ export class RuleNeighbours {
    */
   isAlike(one: Arrangement, other: Arrangement): boolean {
     return (
-      this.#distinct.every((population) => this.#areFlowsAlike(population, one, other)) &&
+      this.#reaching().every((population) => this.#areFlowsAlike(population, one, other)) &&
       this.#ofLookups().every(({ population, lookups, near }) => {
         const [left, right] = [one, other].map((arrangement) => this.#items(population, near, arrangement));
         return !lookups.differ(left ?? [], right ?? [], [this.number], population.end);
@@ -82,8 +82,8 @@ export class RuleNeighbours {
    * and that the two decide differently.
    */
   isInConflictWith(earlier: number, arrangement: Arrangement): boolean {
-    return this.#distinct.some((population) => {
-      const items = this.#items(population, this.#touching, arrangement);
+    return this.#reaching().some((population) => {
+      const items = this.#items(population, this.#ofFlows(), arrangement);
       const front = this.#inFront(items, earlier, arrangement);
       const pair = [{ ...this.#itemIn(population), number: earlier }, this.#itemIn(population)];
       return this.#neighbourFlows().differ(
@@ -104,25 +104,58 @@ export class RuleNeighbours {
     const add = (items: readonly Item[], end: number | null | undefined): void => {
       for (const decider of this.#neighbourFlows().deciders(items, end)) found.add(decider);
     };
-    for (const population of this.#distinct) {
-      const items = this.#items(population, this.#touching, arrangement);
+    for (const population of this.#reaching()) {
+      const items = this.#items(population, this.#ofFlows(), arrangement);
       if (isWhole) add(items, population.end);
       else add(this.#inFront(items, this.number, arrangement), undefined);
     }
     for (const population of this.populations.hidden)
-      add(this.#items(population, this.#touching, arrangement), population.end);
+      add(this.#items(population, this.#ofFlows(), arrangement), population.end);
     return found;
   }
 
+  /** The rules that match a flow of the rule. */
+  #ofFlows(): ByGroup {
+    this.#touching ??= this.#byGroup(this.rules.touching(this.#shape, this.populations.groups));
+    return this.#touching;
+  }
+
+  /** The populations for which different rules match a flow of the rule. */
+  #reaching(): readonly GroupPopulation[] {
+    this.#distinct ??= this.populations.distinct(this.#ofFlows().keys());
+    return this.#distinct;
+  }
+
+  /**
+   * Whether no rule in front matches a flow of the rule, for no population. Faster than to find all rules.
+   */
+  #isFirst({ destination, key, sourcePort }: SampleFlow, arrangement: Arrangement): boolean {
+    const { groups, group, hasConditionalDefaults } = this.populations;
+    if (hasConditionalDefaults) return false;
+    const shape = {
+      destinations: [{ start: destination, end: this.rules.space.plus(destination, 1) }],
+      keys: [{ low: key, high: key }],
+      sourcePorts: [{ low: sourcePort, high: sourcePort }],
+    };
+    const place = arrangement.placeOf(this.number);
+    const touching = this.rules.touching(shape, groups);
+    this.budget.steps(1 + touching.length / RULES_OF_A_STEP);
+    return touching.every((number) => {
+      if (number === this.number || arrangement.removed.has(number)) return true;
+      const own = this.rules.groupOf(number);
+      return own === group ? arrangement.placeOf(number) > place : own > group;
+    });
+  }
+
   #decidesFlow(population: GroupPopulation, arrangement: Arrangement): boolean {
-    const front = this.#inFront(this.#items(population, this.#touching, arrangement), this.number, arrangement);
+    const front = this.#inFront(this.#items(population, this.#ofFlows(), arrangement), this.number, arrangement);
     if (this.#sampleFlows().some((flow) => !front.some(({ number }) => this.#matches(number, flow)))) return true;
     return this.#neighbourFlows().isDecided(this.#itemIn(population), front);
   }
 
   #areFlowsAlike(population: GroupPopulation, one: Arrangement, other: Arrangement): boolean {
-    const items = this.#items(population, this.#touching, one);
-    const others = this.#items(population, this.#touching, other);
+    const items = this.#items(population, this.#ofFlows(), one);
+    const others = this.#items(population, this.#ofFlows(), other);
     if (other.removed.has(this.number) && this.#isSampleChanged(population, items, others, one)) return false;
     return !this.#neighbourFlows().differ(items, others, [this.number], population.end);
   }
@@ -139,18 +172,18 @@ export class RuleNeighbours {
   ): boolean {
     const front = this.#inFront(items, this.number, arrangement);
     const own = outcomeFor(this.#rule.action, this.#rule.mode);
-    const { action, mode } = this.rules.defaultAtEnd(end);
+    const atEnd = this.rules.outcomeAtEnd(end);
     const behind = without.slice(front.length);
     // Only flows that a rule behind or the default decides otherwise can show a change.
     const others = behind.filter(({ number }) => this.#outcomeOf(number) !== own);
     const samples = [
-      ...(outcomeFor(action, mode) === own ? [] : this.#sampleFlows()),
+      ...(atEnd === own ? [] : this.#sampleFlows()),
       ...others.flatMap(({ number }) => commonFlow(this.#shape, this.rules.shapeOf(number))),
     ];
     return samples.some((flow) => {
       if (front.some(({ number }) => this.#matches(number, flow))) return false;
       const next = behind.find(({ number }) => this.#matches(number, flow));
-      if (next === undefined) return own !== outcomeFor(action, mode);
+      if (next === undefined) return own !== atEnd;
       const { hostname, tls } = this.rules.ruleOf(next.number);
       const isCertain = hostname === undefined && tls === undefined && !isConditional(next.code);
       return isCertain && own !== this.#outcomeOf(next.number);
@@ -223,13 +256,12 @@ export class RuleNeighbours {
     readonly lookups: NeighbourLookups;
     readonly near: ByGroup;
   }[] {
-    if (!takesPartInLookups(this.#rule)) return [];
+    if (!takesPartInLookups(this.#rule) || this.populations.reaching.length === 0) return [];
     const { hostname } = this.#rule;
     const near = this.#byGroup(
-      this.rules.inLookups.filter((number) => {
+      this.rules.inLookups(this.populations.groups).filter((number) => {
         const other = this.rules.ruleOf(number).hostname;
-        const isNear = hostname === undefined || other === undefined || canMatchOneName(hostname, other);
-        return isNear && this.populations.groups.has(this.rules.groupOf(number));
+        return hostname === undefined || other === undefined || canMatchOneName(hostname, other);
       }),
     );
     const lookups = new NeighbourLookups(this.rules, this.budget);
