@@ -19,9 +19,18 @@ const change = (revision: number, more: Partial<PolicyChange> = {}): PolicyChang
   ...more,
 });
 
+test('the list of the node that creates a cluster is that of each node', async () => {
+  const one = await nodeOf('n0');
+  await createAssertionStore(one.kv).write('ann', undefined, () => [{ id: 'no-ssh', never: { ports: [22] } }]);
+  await one.cluster.init(false);
+  await takesPart(one);
+  const other = await nodeOf('n00');
+  await takesPart(other);
+  expect(await listOf(other).read()).toMatchObject({ revision: 1, assertions: [{ id: 'no-ssh' }] });
+});
+
 test('a policy commit fails if another node has written the list of assertions since the check of the commit', async () => {
   const one = await nodeOf('n1');
-  await one.cluster.init(false);
   await takesPart(one);
   const other = await nodeOf('n2');
   await takesPart(other);
@@ -39,10 +48,10 @@ test('a policy commit fails if another node has written the list of assertions s
     }
   };
   const write = () => listOf(other).write('ann', undefined, () => []);
-  expect(await commit(change(1, { assertions: 0 }), async () => {})).toBe('committed');
-  expect(await commit(change(2, { assertions: 0 }), write)).toBe('revision_conflict');
+  expect(await commit(change(1, { assertions: 1 }), async () => {})).toBe('committed');
   expect(await commit(change(2, { assertions: 1 }), write)).toBe('revision_conflict');
-  expect(await commit(change(2, { assertions: 2 }), async () => {})).toBe('committed');
+  expect(await commit(change(2, { assertions: 2 }), write)).toBe('revision_conflict');
+  expect(await commit(change(2, { assertions: 3 }), async () => {})).toBe('committed');
   // A commit that changes nothing in force needs no list.
   expect(await commit(change(3), write)).toBe('committed');
 });
