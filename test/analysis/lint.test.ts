@@ -323,6 +323,19 @@ test('of two rules that can each be removed while the other stays, lint proposes
   expect(found(policy, ['removable']).map(({ rules }) => rules)).toEqual([['a']]);
 });
 
+test('a rule for selected sources is unreachable behind a default for the same selector, and not behind one for another', () => {
+  const selected = (app: string) => ({
+    sources: { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app } } }] },
+  });
+  const first = group('first', '', [], { ...selected('web'), default_action: 'deny' });
+  const to = tcp([80], { dst_cidrs: ['10.9.0.0/16'] });
+  const second = (app: string) => group('second', '', [rule('web', 'allow', to)], selected(app));
+  const messages = (app: string) =>
+    found(policyOf([first, second(app)]), ['unreachable']).map(({ message }) => message);
+  expect(messages('web')).toEqual(['no flow reaches the group second: the default of first decides all its flows']);
+  expect(messages('db')).toEqual([]);
+});
+
 test('a rule is not removable if the default behind it goes with a group that lint proposes to remove', () => {
   const policy = policyOf(
     [

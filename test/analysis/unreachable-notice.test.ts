@@ -48,6 +48,23 @@ test.each<[edit: string, text: string, apply: (draft: Draft) => void]>([
   expect(noticeOf(apply)).toBe(text);
 });
 
+test('the diff has a notice if only a default is added to a group in front', () => {
+  const widened = (draft: Draft) => {
+    const [admins] = draft.source_groups;
+    Object.assign(admins ?? {}, {
+      sources: { cidrs: ['10.1.0.0/16'] },
+      rules: [rule('ssh', 'allow', { proto: 'tcp', dst_ports: [22] })],
+    });
+  };
+  const after = (draft: Draft) => {
+    widened(draft);
+    Object.assign(draft.source_groups[0] ?? {}, { default_action: 'deny' });
+  };
+  expect(noticeOf(after, modelOf(officeAfter(widened)))).toBe(
+    'no flow reaches office/no-smtp any more: the default of admins decides all its flows; 4 more such rules',
+  );
+});
+
 test('the diff has no notice about a rule that is removed, that an edit leaves a flow, or that nothing reached before', () => {
   expect(noticeOf((draft) => office(draft).rules?.splice(0, 1))).toBeNull();
   expect(
