@@ -28,7 +28,7 @@ test('the API requires no token for exactly four routes (D36): the OpenAPI docum
 
 test('the API requires the role admin for all requests except GET requests and questions about policies, which also accept readonly', () => {
   const roleOf = (method: string, path: string) =>
-    method === 'GET' || /\/policy\/(?:explain|diff|ask)$/.test(path) ? 'readonly' : 'admin';
+    method === 'GET' || /\/policy\/(?:explain|diff|ask|lint)$/.test(path) ? 'readonly' : 'admin';
   const guarded = routes.filter(({ needs }) => needs !== 'nothing');
   expect(guarded).toEqual(guarded.map(({ method, path }) => ({ method, path, needs: roleOf(method, path) })));
   expect(guarded.length).toBeGreaterThan(25);

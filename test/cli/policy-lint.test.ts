@@ -52,7 +52,7 @@ test('`weir policy lint -f -o json` prints the answer of the API', async () => {
 });
 
 test.each<[words: readonly string[], message: string]>([
-  [['--check', 'dead'], 'dead is no check of lint: use unreachable, removable, mergeable, conflict'],
+  [['--check', 'dead'], 'It must be one of unreachable, removable, mergeable, conflict'],
   [['office'], 'give a file or the name of a policy, not both'],
 ])('`weir policy lint -f FILE` refuses %j with the exit code 2', async (words, message) => {
   const { code, err } = await run(['policy', 'lint', '-f', fileWith(document), ...words], {});

@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
 import { createClient } from '#cli/client/client.js';
 import { type Output, parseReply, print, remote } from '#cli/client/remote.js';
@@ -27,7 +27,7 @@ const lintSchema = z
 
 type LintOptions = Output & {
   readonly file?: string;
-  readonly check?: readonly string[];
+  readonly check?: readonly LintCheck[];
   readonly fallback: 'allow' | 'deny';
   readonly all?: boolean;
 };
@@ -39,7 +39,7 @@ export function addLintCommand(policy: Command, terminal: Terminal, end: End): v
     )
     .argument('[policy-name]', 'a stored policy (default: the active policy)')
     .option('-f, --file <file>', 'check this policy file; - reads standard input')
-    .option('--check <lint-check>', 'only this check; may be repeated', collected)
+    .option('--check <lint-check>', 'only this check; may be repeated', checks)
     .addOption(
       new Option('--fallback <action>', 'for a file: the setting policy.fallback of the nodes')
         .choices(['allow', 'deny'])
@@ -47,10 +47,10 @@ export function addLintCommand(policy: Command, terminal: Terminal, end: End): v
     )
     .option('--all', `show up to ${ALL} findings of each check instead of ${LIMIT}`)
     .action(async (name: string | undefined, options: LintOptions) => {
-      const { file, check, fallback, all = false } = options;
+      const { file, check = LINT_CHECKS, fallback, all = false } = options;
       if (file !== undefined && name !== undefined)
         throw new CliError('give a file or the name of a policy, not both', { exitCode: 2 });
-      const asked = { checks: checksOf(check), limit: all ? ALL : LIMIT };
+      const asked = { checks: check, limit: all ? ALL : LIMIT };
       const answer =
         file === undefined
           ? await ofNode(name, asked, options, terminal)
@@ -62,14 +62,10 @@ export function addLintCommand(policy: Command, terminal: Terminal, end: End): v
 
 type Asked = { readonly checks: readonly LintCheck[]; readonly limit: number };
 
-const collected = (value: string, before: readonly string[] = []): readonly string[] => [...before, value];
-
-function checksOf(names: readonly string[] = LINT_CHECKS): readonly LintCheck[] {
-  return names.map((name) => {
-    const check = LINT_CHECKS.find((one) => one === name);
-    if (check !== undefined) return check;
-    throw new CliError(`${name} is no check of lint: use ${LINT_CHECKS.join(', ')}`, { exitCode: 2 });
-  });
+function checks(value: string, before: readonly LintCheck[] = []): readonly LintCheck[] {
+  const check = LINT_CHECKS.find((one) => one === value);
+  if (check === undefined) throw new InvalidArgumentError(`It must be one of ${LINT_CHECKS.join(', ')}.`);
+  return [...before, check];
 }
 
 async function ofNode(
