@@ -38,6 +38,8 @@ describe('each GET operation on shared state', () => {
     expect((await rig.plain.request('POST', '/api/v1/settings/tls-intercept-ca/generate')).status).toBe(201);
     await rig.small.request('PUT', '/api/v1/settings/performance-mode', { enabled: true });
     await rig.early.request('POST', '/api/v1/tokens', { subject: 'ci', role: 'readonly' });
+    const never = { from: ['10.9.0.1'], to: ['10.9.0.2'], proto: 'tcp', ports: [22] };
+    await rig.plain.request('PUT', '/api/v1/assertions', { assertions: [{ id: 'no-ssh', never }] });
     await rig.allHave('10.1.0.2');
     await pause(500);
 
@@ -53,7 +55,8 @@ describe('each GET operation on shared state', () => {
     const asked: string[] = [];
     for (const [path] of shared) {
       const name = path.includes('policies/by-name') ? 'second' : values.name;
-      const url = path.replace(/\{(\w+)\}/g, (_, key: string) => ({ ...values, name })[key as 'id'] ?? `no ${key}`);
+      const own = path.includes('assertions') ? { name, id: 'no-ssh' } : { name };
+      const url = path.replace(/\{(\w+)\}/g, (_, key: string) => ({ ...values, ...own })[key as 'id'] ?? `no ${key}`);
       const read = await Promise.all(rig.nodes.map((node) => node.request('GET', url)));
       const shown = read.map(({ status, text, headers }) =>
         // Compare the responses without the id of the node that responds.
