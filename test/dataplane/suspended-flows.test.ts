@@ -236,10 +236,26 @@ describe('the report of a suspended flow', () => {
     ]);
   });
 
-  test('events tell that a flow was suspended, resumed, suspended again, and ended while it was suspended', () => {
+  /** Returns type, verdict and reason of the events about TCP flows that `run` causes. */
+  async function toldDuring(run: () => Promise<void> | void): Promise<readonly unknown[]> {
     const ring = new EventRing(kernel.object.mapFd('events'), kernel.object.describe('events').maxEntries);
     try {
       kernel.wantEvents(true);
+      await run();
+      const records = ring.take(1_000);
+      const count = records.length / RECORD_BYTES;
+      const batch = new EventBatch({ records: records.buffer, count, lost: 0, monotonicNs: 0, unixMs: 0 });
+      return [...batch].flatMap((seen) =>
+        'endReason' in seen && seen.protocol === IPPROTO.tcp ? [[seen.type, seen.verdict, seen.endReason]] : [],
+      );
+    } finally {
+      ring.unmap();
+      kernel.wantEvents(false);
+    }
+  }
+
+  test('events tell that a flow was suspended, resumed, suspended again, and ended while it was suspended', async () => {
+    const told = await toldDuring(() => {
       converse(tcp);
       for (const program of [denyAll, allowAll, denyAll]) {
         kernel.activate(program);
@@ -247,22 +263,23 @@ describe('the report of a suspended flow', () => {
       }
       kernel.activate(allowAll);
       for (const sourcePort of [1, 2, 3, 4, 5, 6, 7, 8]) see({ ...udp, sourcePort });
-      const records = ring.take(1_000);
-      const count = records.length / RECORD_BYTES;
-      const batch = new EventBatch({ records: records.buffer, count, lost: 0, monotonicNs: 0, unixMs: 0 });
-      const told = [...batch].flatMap((seen) =>
-        'endReason' in seen && seen.protocol === IPPROTO.tcp ? [[seen.type, seen.verdict, seen.endReason]] : [],
-      );
-      expect(told).toEqual([
-        ['flow_opened', 'allow', null],
-        ['flow_suspended', 'deny', 'policy_deny'],
-        ['flow_resumed', 'allow', null],
-        ['flow_suspended', 'deny', 'policy_deny'],
-        ['flow_ended', 'deny', 'policy_deny'],
-      ]);
-    } finally {
-      ring.unmap();
-      kernel.wantEvents(false);
-    }
+    });
+    expect(told).toEqual([
+      ['flow_opened', 'allow', null],
+      ['flow_suspended', 'deny', 'policy_deny'],
+      ['flow_resumed', 'allow', null],
+      ['flow_suspended', 'deny', 'policy_deny'],
+      ['flow_ended', 'deny', 'policy_deny'],
+    ]);
+  });
+
+  test('the event of a suspended flow that an operator cuts has the reason cut', async () => {
+    const told = await toldDuring(async () => {
+      converse(tcp);
+      kernel.activate(denyAll);
+      see(tcp, TCP.ack);
+      await kernel.trafficStatistics.cutFlows({ filter: anyFlow({ suspended: true }), after: null, limit: 10 });
+    });
+    expect(told.at(-1)).toEqual(['flow_ended', 'deny', 'cut']);
   });
 });

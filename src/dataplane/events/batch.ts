@@ -193,7 +193,7 @@ export class EventBatch {
       hitCheck: view.getUint32(at + EVENT_OFFSETS.hit_check, true),
       suppressed: view.getUint32(at + EVENT_OFFSETS.suppressed, true),
       state: nameOf(FLOW_STATES, view.getUint8(at + EVENT_OFFSETS.tcp_flags), 'flow state'),
-      endReason: reason === 0 ? (isCut ? 'cut' : null) : nameOf(DROP_REASONS, reason, 'drop reason'),
+      endReason: isCut ? 'cut' : reason === 0 ? null : nameOf(DROP_REASONS, reason, 'drop reason'),
       foreign: (flags & EVENT_FLAG.foreign) !== 0,
       openedNs: this.#u64(at + EVENT_OFFSETS.opened_ns),
       wireDestination,
