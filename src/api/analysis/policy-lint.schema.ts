@@ -68,7 +68,7 @@ export const PolicyLintSchema = z
         diff: z
           .object(diffMembers)
           .meta({ id: 'EditDiff' })
-          .describe('What the edit alone changes: nothing, except for a conflict.'),
+          .describe('The difference that the edit makes alone. Only the edit of a conflict changes flows.'),
         region: z
           .object(regionMembers)
           .nullable()
@@ -85,7 +85,9 @@ export const PolicyLintSchema = z
       .describe('The number of findings of each check that are not listed.'),
     together: z
       .object({ ...diffMembers, edits: z.int().min(0).describe('The number of edits.') })
-      .describe('What all edits of the listed findings change together, without those of conflicts: nothing.'),
+      .describe(
+        'The difference that all edits of the listed findings make together, without conflicts. They change no flow.',
+      ),
   })
   .meta({
     id: 'PolicyLint',
