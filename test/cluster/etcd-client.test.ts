@@ -1,8 +1,12 @@
+import { once } from 'node:events';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
+import { credentials } from '@grpc/grpc-js';
 import { firstValueFrom, lastValueFrom, retry, tap } from 'rxjs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
+import { EtcdServer } from '#cluster/etcd/etcd-server.js';
 import { type EtcdOptions, type KeyChange, type Operation, under, type WatchBatch } from '#cluster/etcd/etcd-types.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { ProgressClock } from '#test/progress-clock.js';
@@ -187,6 +191,21 @@ describe('watches', () => {
     }
     client.close();
     await expect.poll(sockets, { timeout: 2_000 }).toBe(before);
+  });
+
+  test('an etcd member that accepts a connection and never responds leaves no connection open after `close`', async () => {
+    const accepted: Socket[] = [];
+    const silent = createServer((socket) => void accepted.push(socket)).listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port } = silent.address() as AddressInfo;
+    const member = new EtcdServer(`https://localhost:${port}`, credentials.createSsl());
+    await expect(member.connected(Date.now() + 300)).rejects.toThrow();
+    expect(accepted).toHaveLength(1);
+    const ended = once(accepted[0] as Socket, 'close', { signal: AbortSignal.timeout(5_000) });
+    accepted[0]?.resume();
+    member.close();
+    await ended;
+    silent.close();
   });
 
   test('an etcd watch emits each change from its start revision on, in the order of the revisions', async () => {

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import { create } from '@bufbuild/protobuf';
 import {
   type ChannelCredentials,
@@ -47,12 +48,16 @@ export class EtcdServer {
   readonly #streams: Client;
   /** The pending requests, with the times at which they were sent. */
   readonly #pending = new Map<ClientUnaryCall, number>();
+  /** The sockets whose TLS handshake is not complete. */
+  readonly #handshakes = new Set<Socket>();
+  #isClosed = false;
 
   constructor(
     readonly endpoint: string,
     channelCredentials: ChannelCredentials,
   ) {
     const { host } = new URL(endpoint);
+    this.#followHandshakes(channelCredentials);
     this.#requests = new Client(host, channelCredentials, CHANNEL_OPTIONS);
     this.#streams = new Client(host, channelCredentials, CHANNEL_OPTIONS);
   }
@@ -122,6 +127,26 @@ export class EtcdServer {
     this.abandon();
     this.#requests.close();
     this.#streams.close();
+    this.#isClosed = true;
+    for (const socket of this.#handshakes) socket.destroy();
+  }
+
+  /**
+   * Makes the sockets of TLS handshakes known to `close`. grpc-js 1.14 leaves such a socket open when its
+   * channel is closed. A member that accepts a connection and never responds would keep the process open.
+   */
+  #followHandshakes(channelCredentials: ChannelCredentials): void {
+    const createConnector = channelCredentials._createSecureConnector.bind(channelCredentials);
+    channelCredentials._createSecureConnector = (...options) => {
+      const connector = createConnector(...options);
+      const connect = connector.connect.bind(connector);
+      connector.connect = (socket) => {
+        this.#handshakes.add(socket);
+        if (this.#isClosed) socket.destroy();
+        return connect(socket).finally(() => this.#handshakes.delete(socket));
+      };
+      return connector;
+    };
   }
 }
 
@@ -134,7 +159,7 @@ function cancelSoon(call: { cancel(): void }): void {
 }
 
 export function serversOf({ endpoints, tls }: EtcdOptions): readonly EtcdServer[] {
-  const channelCredentials =
+  const channelCredentials = () =>
     tls === null ? credentials.createInsecure() : credentials.createSsl(tls.ca, tls.key, tls.cert);
-  return endpoints.map((endpoint) => new EtcdServer(endpoint, channelCredentials));
+  return endpoints.map((endpoint) => new EtcdServer(endpoint, channelCredentials()));
 }
