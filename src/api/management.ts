@@ -5,6 +5,7 @@ import type { AuditEvent } from '#observe/findings/audit-event.js';
 import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
 import type { Metrics } from '#observe/metrics/metrics.js';
 import type { NodeStats } from '#observe/metrics/stats.js';
+import type { StatsSeriesView } from '#observe/metrics/stats-series.js';
 import type { Observer } from '#observe/observer.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
 import type { InterceptCaSetting } from '#service-plane/ca/intercept-ca-setting.js';
@@ -29,6 +30,8 @@ export type Management = Operations & {
   /** Records an API event as a finding. Returns immediately and never throws. */
   record(event: AuditEvent): void;
   stats(): Promise<NodeStats>;
+  /** Returns the counters of the newest `steps` steps of the last hour. */
+  statsSeries(steps: number): StatsSeriesView;
   readonly metrics: Metrics;
   readonly support: Pick<Sysdumps, 'begin'>;
 };

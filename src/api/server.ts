@@ -41,6 +41,7 @@ import { debugResource } from '#api/status/debug.route.js';
 import { dnsCacheResource } from '#api/status/dns-cache.route.js';
 import { healthResource, readinessResource } from '#api/status/readiness.route.js';
 import { metricsResource, statsResource } from '#api/status/stats.route.js';
+import { statsSeriesResource } from '#api/status/stats-series.route.js';
 import { sysdumpResource } from '#api/status/sysdump.route.js';
 import { flowsResource } from '#api/traffic/flows.route.js';
 import { hitsResource } from '#api/traffic/hits.route.js';
@@ -61,6 +62,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     readinessResource,
     metricsResource,
     statsResource,
+    statsSeriesResource,
     policyResource,
     pendingChangeResource,
     hitsResource,

@@ -11,6 +11,7 @@ import { type AuditEvent, auditDelta } from '#observe/findings/audit-event.js';
 import type { LogRing } from '#observe/log/log-ring.js';
 import { createMetrics } from '#observe/metrics/metrics.js';
 import type { NodeStats } from '#observe/metrics/stats.js';
+import { StatsSeries } from '#observe/metrics/stats-series.js';
 import type { PolicyPhase, WorkMetrics } from '#observe/metrics/work-metrics.js';
 import type { Observer } from '#observe/observer.js';
 import type { Sysdumps } from '#observe/sysdump/sysdump.js';
@@ -30,7 +31,9 @@ export type NodeParts = {
   readonly log: LogRing;
 };
 
-export function managementOf(parts: NodeParts): Management & { readonly support: Sysdumps } {
+export function managementOf(
+  parts: NodeParts,
+): Management & { readonly support: Sysdumps; readonly series: StatsSeries } {
   const { version, system, cluster, interceptCa, authority, work, observer, running, log } = parts;
   const { config } = running;
   const stats = async (): Promise<NodeStats> => ({
@@ -42,6 +45,15 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     cluster: await clusterStats(system),
     observer: await observer.stats().catch(() => null),
   });
+  const series = new StatsSeries(async () => {
+    const [dataplane, dns, servicePlane] = await Promise.all([
+      system.datapathStats(),
+      system.lookups.stats(),
+      system.inspecting.stats(),
+    ]);
+    return { dataplane, dns, servicePlane };
+  });
+  series.start();
   const readiness = () => system.readiness();
   const groupTraffic = async (): Promise<GroupTraffic | null> => {
     const found = await system.traffic.groupTraffic();
@@ -79,6 +91,8 @@ export function managementOf(parts: NodeParts): Management & { readonly support:
     findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
     record: (event) => observer.record(auditDelta(event, Date.now())),
     stats,
+    series,
+    statsSeries: (steps) => series.view(steps),
     metrics,
     support: createSupport({
       version,

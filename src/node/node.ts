@@ -269,6 +269,7 @@ export async function runNode(
       manager?.stopping();
     } finally {
       policyFiles.close();
+      management.series.close();
       management.support.close();
       authority.close();
       await system.shutdown();

@@ -463,6 +463,9 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     debug: { charts: () => [], actors: () => [], recent: () => [], watch: () => () => {} },
     support: { begin: () => 'closed' },
     stats: async () => STATS,
+    statsSeries: () => {
+      throw new Error('a test of this route gives the series');
+    },
     metrics: createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => reads.readiness }),
     ...overrides,
   };

@@ -48,6 +48,7 @@ describe('OpenAPI document', () => {
         'GET /metrics',
         'GET /openapi/service-v1.json',
         'GET /api/v1/stats',
+        'GET /api/v1/stats/series',
         'GET /api/v1/policy',
         'PUT /api/v1/policy',
         'POST /api/v1/policy/explain',

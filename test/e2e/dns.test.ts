@@ -137,6 +137,33 @@ describe('a denied name', () => {
     expect(dns.queries_deny).toBeGreaterThan(0);
     expect(dns.nxdomain_policy).toBe(dns.queries_deny);
   });
+
+  test('denied DNS queries are counted in the steps of GET /api/v1/stats/series, whose steps are null after a restart until one is measured', async () => {
+    const series = async (steps: number) => {
+      const { body } = await rig.node.request('GET', `/api/v1/stats/series?steps=${steps}`);
+      const { to, dns, dataplane } = body as {
+        to: string;
+        dns: { queries_deny: (number | null)[] };
+        dataplane: { active_flows: (number | null)[]; packets: { allow: (number | null)[] } };
+      };
+      return { to: Date.parse(to), denied: dns.queries_deny, dataplane };
+    };
+    const within = { timeout: 25_000, interval: 200 };
+    await expect.poll(async () => (await series(1)).denied, within).toEqual([expect.any(Number)]);
+    const { to: from } = await series(1);
+    for (let query = 0; query < 3; query++) await ask('other.example.org');
+    const since = async () => {
+      const { denied, to } = await series(30);
+      return denied.slice(30 - (to - from) / 10_000).reduce<number>((sum, count) => sum + (count ?? 0), 0);
+    };
+    await expect.poll(since, within).toBe(3);
+    const { dataplane } = await series(1);
+    expect([dataplane.active_flows, dataplane.packets.allow]).toEqual([[expect.any(Number)], [expect.any(Number)]]);
+    await rig.node.end('SIGKILL');
+    await rig.node.restart();
+    await rig.node.ready();
+    expect((await series(360)).denied).toEqual(Array<null>(360).fill(null));
+  });
 });
 
 test('a DNS query counts as a hit of the rule that decided the query, and the hits survive kill -9 of the node', async () => {
