@@ -42,6 +42,7 @@ import { endingWhenIdle } from '#policies/thread/idle-thread.js';
 import { createPolicyThread } from '#policies/thread/policy-thread.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 import { servicePlaneStateOver } from '#service-plane/operations.js';
+import { CHARTS } from '#statecharts/charts.js';
 import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
 import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
@@ -190,7 +191,7 @@ export function createSystem(ports: SystemPorts): System {
   };
   const input: NodeInput = { configured, activationTimeoutMs };
   const times = createStateTimes(now);
-  const recorder = new ChartRecorder(now);
+  const recorder = new ChartRecorder(now, Object.values(CHARTS));
   let started = false;
   const node = createActor(logic, {
     input,

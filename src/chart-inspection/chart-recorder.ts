@@ -1,9 +1,32 @@
-import type { ActorRefLike, AnyEventObject, AnyMachineSnapshot, InspectionEvent, Snapshot } from 'xstate';
-import type { InspectedSnapshot, Inspection, Statechart, Statecharts } from '#bus/statecharts.js';
+import type {
+  ActorRefLike,
+  AnyEventObject,
+  AnyMachineSnapshot,
+  AnyStateMachine,
+  InspectedMicrostepEvent,
+  InspectionEvent,
+  Snapshot,
+} from 'xstate';
+import type {
+  ChartDefinition,
+  InspectedSnapshot,
+  Inspection,
+  Statechart,
+  Statecharts,
+  StatechartTransition,
+} from '#bus/statecharts.js';
+import { chartDefinitionOf } from './chart-definition.js';
 import { definitionOf, shownEvent, shownSnapshot } from './shown-snapshot.js';
+import { ActiveStates } from './taken-transitions.js';
 
 const KEPT = 2_000;
-const KEPT_OF_A_CHART = 100;
+const KEPT_EVENTS = 100;
+const KEPT_TRANSITIONS = 50;
+/**
+ * The maximum number of actor names whose history is kept. Integrations give their names to actors, so there
+ * is no other limit.
+ */
+const KEPT_NAMES = 200;
 
 /** An actor as XState passes it to an inspector. This type adds fields that `ActorRefLike` omits. */
 type Inspected = ActorRefLike & {
@@ -18,10 +41,14 @@ type Running = {
   readonly createdAt: Date;
   /** The id of the actor's statechart; undefined if the actor has no statechart. */
   readonly chart: string | undefined;
+  /** Undefined if the actor has no statechart. */
+  readonly active: ActiveStates | undefined;
   snapshot: InspectedSnapshot;
   state: string;
   since: Date;
 };
+/** The latest events and transitions of all actors with one name and statechart, oldest first. */
+type History = { readonly events: Statechart['recent'][number][]; readonly transitions: StatechartTransition[] };
 
 /**
  * Records the latest state transitions of all actors, and passes each transition to the listeners. It records
@@ -30,11 +57,16 @@ type Running = {
 export class ChartRecorder implements Statecharts {
   readonly #running = new Map<string, Running>();
   readonly #recent: Inspection[] = [];
-  readonly #ofChart = new Map<string, Statechart['recent'][number][]>();
-  readonly #listeners = new Set<(inspection: Inspection) => void>();
-  readonly #definitions = new WeakMap<object, string>();
+  readonly #histories = new Map<string, History>();
+  readonly #listeners = new Set<(seen: Inspection | StatechartTransition) => void>();
+  readonly #configurations = new WeakMap<object, string>();
+  #definitions: readonly ChartDefinition[] | undefined;
 
-  constructor(readonly now: () => Date) {}
+  /** `machines` are the statecharts that `definitions` returns. */
+  constructor(
+    readonly now: () => Date,
+    readonly machines: readonly AnyStateMachine[] = [],
+  ) {}
 
   /** The callback for the `inspect` option of the root actor in XState. */
   inspect(inspected: InspectionEvent): void {
@@ -54,6 +86,9 @@ export class ChartRecorder implements Statecharts {
         });
         break;
       }
+      case '@xstate.microstep':
+        this.#noteTransition(inspected);
+        break;
       case '@xstate.snapshot':
         // Ignore the snapshot of a failed actor. XState notifies the parent of the actor first, and
         // `#noteDeath` has then already recorded the failure.
@@ -68,19 +103,27 @@ export class ChartRecorder implements Statecharts {
     return [...this.#running.values()].flatMap((running) => {
       const { actor, chart, name, snapshot, since } = running;
       if (chart === undefined) return [];
+      const { events, transitions } = this.#historyOf(chart, name);
       return {
         name,
         sessionId: actor.sessionId,
         parentId: actor._parent?.sessionId ?? null,
+        chart,
         definition: JSON.parse(this.#definitionOf(running)) as unknown,
         status: snapshot.status,
         value: snapshot.value,
         tags: snapshot.tags ?? [],
         context: snapshot.context ?? {},
         since: since.toISOString(),
-        recent: [...(this.#ofChart.get(name) ?? [])],
+        recent: [...events],
+        transitions: [...transitions],
       };
     });
+  }
+
+  definitions(): readonly ChartDefinition[] {
+    this.#definitions ??= this.machines.map(chartDefinitionOf);
+    return this.#definitions;
   }
 
   actors(): readonly Inspection[] {
@@ -91,7 +134,11 @@ export class ChartRecorder implements Statecharts {
     return [...this.#recent];
   }
 
-  watch(listener: (inspection: Inspection) => void): () => void {
+  transitions(): readonly StatechartTransition[] {
+    return [...this.#histories.values()].flatMap(({ transitions }) => transitions);
+  }
+
+  watch(listener: (seen: Inspection | StatechartTransition) => void): () => void {
     this.#listeners.add(listener);
     return () => {
       this.#listeners.delete(listener);
@@ -102,7 +149,8 @@ export class ChartRecorder implements Statecharts {
     const known = this.#running.get(actor.sessionId);
     if (known !== undefined) return known;
     const chart = actor.logic?.config?.id;
-    const snapshot = shown(chart, actor.getSnapshot() as Snapshot<unknown>);
+    const current = actor.getSnapshot() as Snapshot<unknown>;
+    const snapshot = shown(chart, current);
     const at = this.now();
     const met: Running = {
       actor,
@@ -111,6 +159,7 @@ export class ChartRecorder implements Statecharts {
       // The root actor has no name, so use the id of its statechart.
       name: actor.id === actor.sessionId ? (chart ?? actor.id) : actor.id,
       createdAt: at,
+      active: chart === undefined ? undefined : new ActiveStates(current as AnyMachineSnapshot, at.getTime()),
       snapshot,
       state: stateOf(snapshot),
       since: at,
@@ -128,10 +177,50 @@ export class ChartRecorder implements Statecharts {
     const stamp = this.#stamp(actor.sessionId, rootId, at);
     this.#keep({ type: '@xstate.snapshot', event: shownEvent(event), snapshot: running.snapshot, ...stamp });
     if (chart === undefined) return;
-    const ofChart = this.#ofChart.get(name) ?? [];
-    this.#ofChart.set(name, ofChart);
-    ofChart.push({ time: at.toISOString(), event: event.type, value: running.snapshot.value });
-    if (ofChart.length > KEPT_OF_A_CHART) ofChart.shift();
+    const { events } = this.#historyOf(chart, name);
+    events.push({ time: at.toISOString(), event: event.type, value: running.snapshot.value });
+    if (events.length > KEPT_EVENTS) events.shift();
+  }
+
+  /**
+   * Ignores an actor that has not started: it computes its initial state before it is known, and its first
+   * message contains that state.
+   */
+  #noteTransition({ actorRef, event, snapshot, _transitions: transitions }: InspectedMicrostepEvent): void {
+    const running = this.#running.get((actorRef as Inspected).sessionId);
+    if (running?.chart === undefined || running.active === undefined || transitions.length === 0) return;
+    const { chart, name, actor, active } = running;
+    const at = this.now();
+    const transition: StatechartTransition = {
+      type: 'transition',
+      time: at.toISOString(),
+      sessionId: actor.sessionId,
+      name,
+      chart,
+      event: event.type,
+      ...active.take(transitions, snapshot as AnyMachineSnapshot, at.getTime()),
+    };
+    const kept = this.#historyOf(chart, name).transitions;
+    kept.push(transition);
+    if (kept.length > KEPT_TRANSITIONS) kept.shift();
+    this.#tell(transition);
+  }
+
+  #historyOf(chart: string, name: string): History {
+    const key = `${chart} ${name}`;
+    const known = this.#histories.get(key);
+    if (known !== undefined) return known;
+    const history: History = { events: [], transitions: [] };
+    this.#histories.set(key, history);
+    if (this.#histories.size > KEPT_NAMES) this.#forgetOne();
+    return history;
+  }
+
+  /** Removes the oldest history of a name that no running actor has. */
+  #forgetOne(): void {
+    const used = new Set([...this.#running.values()].map(({ chart, name }) => `${chart} ${name}`));
+    const unused = [...this.#histories.keys()].find((key) => !used.has(key));
+    if (unused !== undefined) this.#histories.delete(unused);
   }
 
   /**
@@ -170,8 +259,8 @@ export class ChartRecorder implements Statecharts {
   #definitionOf({ actor, name }: Running): string {
     const config = actor.logic?.config;
     if (config === undefined) return JSON.stringify({ id: name });
-    const definition = this.#definitions.get(config) ?? definitionOf(config);
-    this.#definitions.set(config, definition);
+    const definition = this.#configurations.get(config) ?? definitionOf(config);
+    this.#configurations.set(config, definition);
     return definition;
   }
 
@@ -182,7 +271,11 @@ export class ChartRecorder implements Statecharts {
   #keep(inspection: Inspection): void {
     this.#recent.push(inspection);
     if (this.#recent.length > KEPT) this.#recent.shift();
-    for (const listener of this.#listeners) listener(inspection);
+    this.#tell(inspection);
+  }
+
+  #tell(seen: Inspection | StatechartTransition): void {
+    for (const listener of this.#listeners) listener(seen);
   }
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { describe, expect, it } from 'vitest';
-import type { Inspection, Statecharts } from '#bus/statecharts.js';
+import type { ChartDefinition, Inspection, Statecharts, StatechartTransition } from '#bus/statecharts.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { fakeManagement, SINCE, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
@@ -33,9 +33,52 @@ const introduced: Inspection = {
   id: null,
 };
 
+const switched: StatechartTransition = {
+  type: 'transition',
+  time: SINCE,
+  sessionId: 'x:0',
+  name: 'lamp',
+  chart: 'lamp',
+  event: 'lamp.switched',
+  taken: [{ index: 0, source: 'lamp.off', targets: ['lamp.on'], event: 'lamp.switched', guard: 'isWhole' }],
+  exited: [{ state: 'lamp.off', afterMs: 1_500 }],
+  entered: ['lamp.on'],
+};
+/** `switched` in the form of the API. */
+const { sessionId, ...taken } = switched;
+const SWITCHED = { ...taken, session_id: sessionId, exited: [{ state: 'lamp.off', after_ms: 1_500 }] };
+const DEFINITION: ChartDefinition = {
+  id: 'lamp',
+  states: [
+    {
+      id: 'lamp',
+      key: 'lamp',
+      parent: null,
+      type: 'compound',
+      initial: 'lamp.off',
+      tags: ['dark'],
+      description: null,
+      invokes: ['burn'],
+      entry: ['click'],
+      exit: [],
+    },
+  ],
+  transitions: [
+    {
+      source: 'lamp.off',
+      targets: ['lamp.on'],
+      event: 'lamp.switched',
+      guard: 'isWhole',
+      actions: [],
+      reenter: false,
+    },
+  ],
+};
+
 /** A statechart, without the identifiers of its actor and of its parent. */
 const LAMP = {
   name: 'lamp',
+  chart: 'lamp',
   definition: { id: 'lamp' },
   status: 'active',
   value: 'off',
@@ -46,11 +89,13 @@ const LAMP = {
 } as const;
 
 async function serving() {
-  const listeners = new Set<(inspection: Inspection) => void>();
+  const listeners = new Set<(seen: Inspection | StatechartTransition) => void>();
   const debug: Statecharts = {
-    charts: () => [{ ...LAMP, sessionId: 'x:0', parentId: null }],
+    charts: () => [{ ...LAMP, sessionId: 'x:0', parentId: null, transitions: [switched] }],
+    definitions: () => [DEFINITION],
     actors: () => [introduced],
     recent: () => [],
+    transitions: () => [switched],
     watch: (listener) => {
       listeners.add(listener);
       return () => listeners.delete(listener);
@@ -58,8 +103,8 @@ async function serving() {
   };
   const own = await rig({}, fakeManagement({ debug }));
   const port = await listening(own.api);
-  const tell = (inspection: Inspection): void => {
-    for (const listener of listeners) listener(inspection);
+  const tell = (seen: Inspection | StatechartTransition): void => {
+    for (const listener of listeners) listener(seen);
   };
   const readers = async () => (await own.ask('GET', '/api/v1/debug/statecharts')).json<{ readers: unknown }>().readers;
   return { ...own, url: `http://127.0.0.1:${port}${STREAM}`, tell, readers, listeners };
@@ -79,20 +124,28 @@ describe('debug routes of statecharts', () => {
     const { ask } = await serving();
     const answer = await ask('GET', '/api/v1/debug/statecharts', { token: TOKENS.readonly });
     expect(answer.json()).toEqual({
-      charts: [{ ...LAMP, session_id: 'x:0', parent_id: null }],
+      charts: [{ ...LAMP, session_id: 'x:0', parent_id: null, transitions: [SWITCHED] }],
       readers: { open: 0, dropped: 0, cut_off: 0 },
     });
   });
 
-  it('the debug routes of statecharts stream first one message for each running actor, then one message for each XState event', async () => {
+  it('the debug routes of statecharts return the definition of each kind of statechart', async () => {
+    const { ask } = await serving();
+    const answer = await ask('GET', '/api/v1/debug/statecharts/definitions', { token: TOKENS.readonly });
+    expect(answer.json()).toEqual({ definitions: [DEFINITION] });
+  });
+
+  it('the debug routes of statecharts stream first one message for each running actor and the latest transitions, then one message for each XState event and each transition', async () => {
     const { url, tell, listeners } = await serving();
     const client = await openWebSocket(url, { token: TOKENS.readonly, protocol: PROTOCOL });
     await expect.poll(() => listeners.size).toBe(1);
+    tell(switched);
     tell(inspected('x:0'));
-    await expect.poll(() => client.messages.length).toBe(2);
+    await expect.poll(() => client.messages.length).toBe(4);
+    const recent = { type: 'recent_transitions', transitions: [SWITCHED] };
     expect([client.protocol, client.messages]).toEqual([
       PROTOCOL,
-      JSON.parse(JSON.stringify([introduced, inspected('x:0')])),
+      JSON.parse(JSON.stringify([introduced, recent, SWITCHED, inspected('x:0')])),
     ]);
     client.socket.destroy();
     await expect.poll(() => listeners.size).toBe(0);

@@ -460,7 +460,14 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     readiness: () => reads.readiness,
     inForceSince: () => reads.inForceSince,
     enforcedInstead: async () => reads.enforcedInstead,
-    debug: { charts: () => [], actors: () => [], recent: () => [], watch: () => () => {} },
+    debug: {
+      charts: () => [],
+      definitions: () => [],
+      actors: () => [],
+      recent: () => [],
+      transitions: () => [],
+      watch: () => () => {},
+    },
     support: { begin: () => 'closed' },
     stats: async () => STATS,
     statsSeries: () => {

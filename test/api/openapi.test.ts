@@ -112,6 +112,7 @@ describe('OpenAPI document', () => {
         'POST /api/v1/support/sysdump/cluster',
         'POST /api/v1/support/sysdump/local',
         'GET /api/v1/debug/statecharts',
+        'GET /api/v1/debug/statecharts/definitions',
         'GET /api/v1/debug/statecharts/stream',
       ].sort(),
     );

@@ -1,5 +1,6 @@
 import type { WebSocket } from 'ws';
-import type { Inspection, Statecharts } from '#bus/statecharts.js';
+import type { Inspection, Statecharts, StatechartTransition } from '#bus/statecharts.js';
+import { shownTransition } from './shown-transition.js';
 
 /**
  * The limit of bytes that wait to be sent to one reader. Above this limit, further messages to the reader are
@@ -21,8 +22,8 @@ type Limits = { readonly waitingBytes: number; readonly mostDropped: number; rea
 export type ReaderCounts = { readonly open: number; readonly dropped: number; readonly cutOff: number };
 
 /**
- * The clients that inspect the statecharts. Each client first receives all running actors, and then every
- * statechart event. A client that reads too slowly loses messages.
+ * The clients that inspect the statecharts. Each client first receives all running actors and the latest
+ * transitions of each, and then every statechart event. A client that reads too slowly loses messages.
  */
 export class StatechartReaders {
   #open = 0;
@@ -48,7 +49,7 @@ export class StatechartReaders {
     const introduce = (): void => {
       for (const inspection of this.statecharts.actors()) socket.send(JSON.stringify(inspection));
     };
-    const tell = (inspection: Inspection): void => {
+    const tell = (seen: Inspection | StatechartTransition): void => {
       if (socket.readyState !== socket.OPEN) return;
       if (socket.bufferedAmount > this.limits.waitingBytes) {
         dropped++;
@@ -62,11 +63,13 @@ export class StatechartReaders {
         // Send all actors with their snapshots again, because the reader has lost messages and may show
         // outdated states.
         introduce();
-        if (inspection.type !== '@xstate.event') return;
+        if (seen.type === '@xstate.actor' || seen.type === '@xstate.snapshot') return;
       }
-      socket.send(JSON.stringify(inspection));
+      socket.send(JSON.stringify(seen.type === 'transition' ? shownTransition(seen) : seen));
     };
     introduce();
+    const transitions = this.statecharts.transitions().map(shownTransition);
+    socket.send(JSON.stringify({ type: 'recent_transitions', transitions }));
     const unwatch = this.statecharts.watch(tell);
     socket.once('close', () => {
       unwatch();
