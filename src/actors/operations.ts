@@ -15,6 +15,18 @@ import type { PendingChanges } from '#policies/pending-changes.js';
 import type { SettingsStore } from '#store/store-types.js';
 
 /**
+ * The policy that the kernel enforces. `enforcing`: null while this process has not opened the datapath, or
+ * has lost it. The kernel then enforces what it did before. `generation`: null unless `enforcing` is true.
+ * `since`: since when the kernel enforces the generation in force, also if an earlier process put it in
+ * force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
+ */
+export type Enforcement = {
+  readonly enforcing: boolean | null;
+  readonly generation: number | null;
+  readonly since: string | null;
+};
+
+/**
  * The operations of the parts that the node actor supervises. Each is declared beside its implementation.
  * An operation that the node cannot do now returns a `Refusal`.
  */
@@ -44,11 +56,7 @@ export type Operations = {
   /** Returns the Kubernetes object that owns an address now; null if none does. */
   readonly ownerOf: (address: number) => OwnerName | null;
   readiness(): ReadinessReport;
-  /**
-   * Returns the time since when the kernel enforces the generation in force, also if an earlier process put
-   * it in force: ISO 8601, UTC. Null if nothing is in force, or if the time is not known.
-   */
-  inForceSince(): string | null;
+  enforcement(): Enforcement;
   /**
    * Returns the generation that the kernel enforces if it is newer than every generation in the data folder,
    * because the folder was restored or replaced. The active policy of the folder is then not in force.

@@ -456,9 +456,15 @@ export function createSystem(ports: SystemPorts): System {
     kubernetes: kubernetesOperations(integrations, (id, group) => policies.readGroup(id, group), watched),
     ownerOf: (address) => owners.ownerOf(address),
     owners,
-    inForceSince: () => {
-      const sinceMs = (snapshotOf('dataplane')?.context as DataplaneContext | undefined)?.inForceSinceMs ?? null;
-      return sinceMs === null ? null : new Date(sinceMs).toISOString();
+    enforcement: () => {
+      const known = snapshotOf('dataplane')?.context as DataplaneContext | undefined;
+      const sinceMs = known?.inForceSinceMs ?? null;
+      const inForce = isEngaged() ? (known?.inForce?.generation ?? known?.adopted ?? 0) : 0;
+      return {
+        enforcing: dataplane === null ? false : isEngaged() ? inForce > 0 : null,
+        generation: inForce > 0 ? inForce : null,
+        since: sinceMs === null ? null : new Date(sinceMs).toISOString(),
+      };
     },
     enforcedInstead,
     datapathStats,

@@ -16,6 +16,14 @@ import type { Authority } from '#store/tokens/authority.js';
  * `src/node/management.ts` implements it.
  */
 export type Management = Operations & {
+  /** Facts that hold while the process runs. `kernel`: its release. `startedAt`: ISO 8601, UTC. */
+  readonly node: {
+    readonly id: string;
+    readonly version: string;
+    readonly kernel: string;
+    readonly startedAt: string;
+    readonly clusterEnabled: boolean;
+  };
   readonly interceptCa: Omit<InterceptCaSetting, 'changed'>;
   readonly peers: PeerOperations;
   readonly tokens: Pick<Authority, 'verify' | 'issue' | 'list' | 'revoke'>;

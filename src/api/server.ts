@@ -39,6 +39,7 @@ import { performanceModeResource } from '#api/settings/performance-mode.route.js
 import { tlsInterceptCaResource } from '#api/settings/tls-intercept-ca.route.js';
 import { debugResource } from '#api/status/debug.route.js';
 import { dnsCacheResource } from '#api/status/dns-cache.route.js';
+import { nodeResource } from '#api/status/node.route.js';
 import { healthResource, readinessResource } from '#api/status/readiness.route.js';
 import { metricsResource, statsResource } from '#api/status/stats.route.js';
 import { statsSeriesResource } from '#api/status/stats-series.route.js';
@@ -61,6 +62,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     healthResource,
     readinessResource,
     metricsResource,
+    nodeResource,
     statsResource,
     statsSeriesResource,
     policyResource,

@@ -1,3 +1,4 @@
+import { release } from 'node:os';
 import { timeExchanges } from '#actors/readiness/exchange-times.js';
 import type { System } from '#actors/system-contract.js';
 import type { Management } from '#api/management.js';
@@ -81,6 +82,13 @@ export function managementOf(
   });
   return {
     ...system,
+    node: {
+      id: config.node.id,
+      version,
+      kernel: release(),
+      startedAt: new Date(performance.timeOrigin).toISOString(),
+      clusterEnabled: cluster !== null,
+    },
     interceptCa,
     peers: cluster?.peers ?? NO_PEERS,
     wiretap: {

@@ -83,17 +83,19 @@ describe('dataplane actor', () => {
     expect(stateOf('dataplane_running')).toBe('enforcing');
   });
 
-  test('the dataplane actor reports the time since which a policy is in force: its activation by an earlier process, or the latest policy write', async () => {
+  test('the dataplane actor reports the generation in force and since when: of its activation by an earlier process, or of the latest policy write; it does not know the generation after it has lost the datapath', async () => {
     const datapath = fakeDatapath();
     datapath.left = { generation: 7, imageSha256: '', sinceMs: ADOPTED_SINCE };
     const { until, system } = await startSystem({ datapath });
-    expect(system.inForceSince()).toBe(null);
+    const flipped = new Date(FLIPPED_AT).toISOString();
+    expect(system.enforcement()).toEqual({ enforcing: null, generation: null, since: null });
     await until('policy_ready', 'backing_off');
-    expect(system.inForceSince()).toBe('2025-12-31T00:00:00.000Z');
+    const adopted = { enforcing: true, generation: 7, since: '2025-12-31T00:00:00.000Z' };
+    expect(system.enforcement()).toEqual(adopted);
     await system.policies.write(singleton('lan'));
-    expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
+    expect(system.enforcement()).toEqual({ enforcing: true, generation: 8, since: flipped });
     datapath.tell({ type: 'worker_died', reason: 'SIGSEGV' });
-    expect(system.inForceSince()).toBe(new Date(FLIPPED_AT).toISOString());
+    expect(system.enforcement()).toEqual({ enforcing: null, generation: null, since: flipped });
   });
 
   test('the dataplane actor keeps the policy of an earlier process in force if a newly written policy fails its proof (a test run in the kernel)', async () => {

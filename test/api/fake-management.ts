@@ -1,4 +1,5 @@
 import { NEVER } from 'rxjs';
+import type { Enforcement } from '#actors/operations.js';
 import type { Management } from '#api/management.js';
 import type { PerformanceMode } from '#bus/bus-messages.js';
 import { NO_PEERS } from '#cluster/operations.js';
@@ -169,7 +170,7 @@ export type FakeManagement = Management & {
     stored: StoredPolicy | null;
     performanceMode: PerformanceMode;
     readiness: ReadinessReport;
-    inForceSince: string | null;
+    enforcement: Enforcement;
     enforcedInstead: number | null;
     replyTo: Packet | null;
     hits: Awaited<ReturnType<Management['traffic']['hits']>>;
@@ -196,7 +197,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     stored: STORED,
     performanceMode: { enabled: true, source: null, revision: 0 },
     readiness: READY,
-    inForceSince: SINCE,
+    enforcement: { enforcing: true, generation: 7, since: SINCE },
     enforcedInstead: null,
     replyTo: null,
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
@@ -458,7 +459,8 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       recorded.push(event);
     },
     readiness: () => reads.readiness,
-    inForceSince: () => reads.inForceSince,
+    enforcement: () => reads.enforcement,
+    node: { id: 'node-a', version: '0.1.0', kernel: '6.12.0', startedAt: SINCE, clusterEnabled: true },
     enforcedInstead: async () => reads.enforcedInstead,
     debug: {
       charts: () => [],

@@ -356,6 +356,29 @@ describe('GET /api/v1/cluster/nodes', () => {
     return Object.fromEntries(items.map(({ node_id: name, clock_offset: offset }) => [name, offset]));
   }
 
+  test('GET /api/v1/cluster/nodes shows since when each node enforces its generation, and null for a node that does not tell', async () => {
+    const since = `${DAY}09:00:00.000Z`;
+    const told: Readonly<Record<string, object | null>> = {
+      b: { in_force_since: since },
+      none: { in_force_since: null },
+      older: {},
+      silent: null,
+    };
+    const { node } = withNodes(Object.keys(told), (name) =>
+      told[name] == null ? null : { body: { ready: true, checks: [], ...told[name] }, tookMs: 1 },
+    );
+    const nodes = [...Object.keys(told), 'node-a'].map((id) => ({
+      ...{ id, address: '', version: '', joinedAt: SINCE, member: null },
+    }));
+    Object.assign(node, { cluster: { ...node.cluster, nodes: async () => nodes } });
+    const { ask } = await rig({}, node);
+    const { items } = (await ask('GET', '/api/v1/cluster/nodes')).json<{
+      items: { node_id: string; in_force_since: string | null }[];
+    }>();
+    const shown = Object.fromEntries(items.map(({ node_id: name, in_force_since: at }) => [name, at]));
+    expect(shown).toEqual({ b: since, none: null, older: null, silent: null, 'node-a': SINCE });
+  });
+
   test('GET /api/v1/cluster/nodes shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {
     const times = { b: '10.800', c: '10.400', d: '08.200', older: undefined };
     expect(await offsetsWith(times)).toEqual({ b: 1, c: 0, d: -1, older: null, 'node-a': 0, silent: null });

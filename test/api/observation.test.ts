@@ -82,7 +82,7 @@ describe('readiness route', () => {
 
   test('the readiness route returns null for the time of the policy in force if no policy is in force', async () => {
     const node = fakeManagement();
-    node.reads.inForceSince = null;
+    node.reads.enforcement = { enforcing: false, generation: null, since: null };
     const { ask } = await rig({}, node);
     expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null, time: NOW });
   });
@@ -127,6 +127,25 @@ describe('readiness route', () => {
       }),
     ]);
   });
+});
+
+test('GET /api/v1/node returns what the node is, and what the kernel enforces since when', async () => {
+  const { ask, node } = await rig();
+  const self = { id: 'node-a', version: '0.1.0', kernel: '6.12.0', started_at: SINCE, cluster_enabled: true };
+  expect((await ask('GET', '/api/v1/node')).json()).toEqual({
+    ...self,
+    enforcing: true,
+    generation: 7,
+    in_force_since: SINCE,
+  });
+  node.reads.enforcement = { enforcing: null, generation: null, since: null };
+  expect((await ask('GET', '/api/v1/node')).json()).toEqual({
+    ...self,
+    enforcing: null,
+    generation: null,
+    in_force_since: null,
+  });
+  expect((await ask('GET', '/api/v1/node', { token: null })).statusCode).toBe(401);
 });
 
 test('GET /health returns the status ok', async () => {

@@ -47,6 +47,7 @@ describe('OpenAPI document', () => {
         'GET /ready',
         'GET /metrics',
         'GET /openapi/service-v1.json',
+        'GET /api/v1/node',
         'GET /api/v1/stats',
         'GET /api/v1/stats/series',
         'GET /api/v1/policy',

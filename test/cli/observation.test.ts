@@ -266,7 +266,7 @@ describe('weir status', () => {
     ...{ updated_at: SINCE, updated_by: 'alice', active: true },
   };
   const started = ok({ last_reload: null });
-  const ready = ok({ ready: true, checks: [check] });
+  const ready = ok({ ready: true, in_force_since: '2026-01-29T13:00:00Z', checks: [check] });
   const unready = { status: 503, body: { ready: false, checks: [check, failing] } };
 
   it('`weir status` prints readiness, the active policy and the counters, and exits with 0, if the node is ready', async () => {
@@ -274,7 +274,7 @@ describe('weir status', () => {
     expect(await run(['status', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `node        ready
-policy      office (enforce), revision 3, generation 7
+policy      office (enforce), revision 3, generation 7, came in force 2 d ago
 config      as read at the start of the node
 packets     allow 10  deny 3  audit 1  dropped 4
 not IPv4    passed 12 without a policy  dropped 1

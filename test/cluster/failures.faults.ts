@@ -19,7 +19,7 @@ afterAll(() => rig?.remove());
 
 /** GET operations whose response is about the node that responds, or about its traffic. */
 const OF_NODE =
-  /^\/(health|ready|metrics|openapi)|\/(stats|debug|flows|hits|dns-cache|audit|wiretap|explain|impact|status|stream)\b/;
+  /^\/(health|ready|metrics|openapi)|\/(node|stats|debug|flows|hits|dns-cache|audit|wiretap|explain|impact|status|stream)\b/;
 
 describe('each GET operation on shared state', () => {
   test('each GET operation on shared state returns the same response at each of three nodes', async () => {

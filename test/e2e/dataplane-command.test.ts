@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, rmdirSync, rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
+import { release } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/tour/node-process.js';
@@ -79,10 +80,23 @@ test('`weir dataplane status` reports the hooks, the guard (nftables rules) and 
   await rig.node.ready();
 });
 
-test('/ready and `weir dataplane status` give the same time of the policy in force, also after a restart of the node', async () => {
+test('/ready, /api/v1/node and `weir dataplane status` give the same time of the policy in force, also after a restart of the node', async () => {
   const inForceSince = async () =>
     ((await rig.node.request('GET', '/ready')).body as { in_force_since: string | null }).in_force_since;
+  const node = async () =>
+    (await rig.node.request('GET', '/api/v1/node')).body as Readonly<Record<string, unknown>> & { started_at: string };
   const before = (await status()).inForce;
+  const nodeBefore = await node();
+  expect(nodeBefore).toEqual({
+    id: expect.any(String),
+    version: expect.stringMatching(/^\d+\.\d+\.\d+/),
+    kernel: release(),
+    started_at: expect.stringMatching(/^20.*Z$/),
+    cluster_enabled: false,
+    enforcing: true,
+    generation: before?.generation,
+    in_force_since: before?.since,
+  });
   expect(before?.since).toMatch(/^20.*Z$/);
   expect(await inForceSince()).toBe(before?.since);
   await rig.node.end('SIGTERM');
@@ -91,6 +105,9 @@ test('/ready and `weir dataplane status` give the same time of the policy in for
   const after = (await status()).inForce;
   expect(after?.epoch).toBeGreaterThan(before?.epoch ?? Number.NaN);
   expect([after?.since, await inForceSince()]).toEqual([before?.since, before?.since]);
+  const nodeAfter = await node();
+  expect(nodeAfter).toEqual({ ...nodeBefore, started_at: nodeAfter.started_at });
+  expect(Date.parse(nodeAfter.started_at)).toBeGreaterThan(Date.parse(nodeBefore.started_at));
 });
 
 /**

@@ -6,6 +6,7 @@ import type { Management } from '#api/management.js';
 import { coverageShape, ONE_NODE } from '#api/nodes/ask-nodes.js';
 import { empty, errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { dryRunQuery, NOT_EMPTY, noQuery } from '#api/requests/query-parameters.js';
+import { inForceSince } from '#api/status/in-force.schema.js';
 import type { ClusterNode } from '#cluster/operations.js';
 
 /** The minimum difference of the clocks in milliseconds that is shown. */
@@ -26,6 +27,7 @@ const NodeSchema = z
     error: z.string().nullable().describe('Why the node did not respond.'),
     generation: z.int().min(0).nullable().describe('The generation that the node enforces. Null if it is absent.'),
     started_at: instant.nullable(),
+    in_force_since: inForceSince,
     clock_offset: z
       .int()
       .nullable()
@@ -48,10 +50,12 @@ const readiness = z.looseObject({
   ready: z.boolean(),
   // Absent in the response of a node with an older build.
   time: z.iso.datetime().optional(),
+  in_force_since: z.iso.datetime().nullish(),
   checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean() })),
 });
 type Readiness = {
   readonly ready: boolean;
+  readonly in_force_since?: string | null | undefined;
   readonly checks: readonly { readonly name: string; readonly ok: boolean }[];
 };
 type Shown = z.infer<typeof NodeSchema>;
@@ -123,7 +127,9 @@ export const clusterNodesResource: Resource = (api, management) => {
 async function nodesOf(management: Management): Promise<z.infer<typeof NodesSchema>> {
   const nodes = await management.cluster.nodes();
   const self = management.findings.nodeId;
-  const found = new Map<string, Readiness>([[self, management.readiness()]]);
+  const found = new Map<string, Readiness>([
+    [self, { ...management.readiness(), in_force_since: management.enforcement().since }],
+  ]);
   const ahead = new Map([[self, 0]]);
   const errors = new Map<string, string>();
   const { failures } = await management.peers.askAll('/ready', ({ node, status, body, tookMs }) => {
@@ -165,6 +171,7 @@ function shown(
     error: report === undefined ? error : null,
     generation: member?.generation ?? null,
     started_at: member?.since ?? null,
+    in_force_since: report?.in_force_since ?? null,
   };
 }
 

@@ -4,6 +4,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { flag, oneOrMore } from '#api/requests/query-parameters.js';
 import type { Check, ReadinessReport } from '#contracts/readiness.js';
+import { inForceSince } from './in-force.schema.js';
 
 const HealthSchema = z
   .object({ status: z.literal('ok') })
@@ -28,11 +29,7 @@ const ReadinessSchema = z
   .object({
     ready: z.boolean().describe('Whether every check passes, apart from the excluded checks.'),
     time: instant.describe('The time of the clock of the node.'),
-    in_force_since: instant
-      .nullable()
-      .describe(
-        'The time since when the kernel enforces the generation in force. A restart of the node does not change it. Null if nothing is in force, if the node has not opened the datapath yet, or if an earlier build of Weir activated the generation.',
-      ),
+    in_force_since: inForceSince,
     checks: z.array(CheckSchema),
   })
   .meta({ id: 'Readiness', description: 'All readiness checks, in a fixed order.' });
@@ -79,7 +76,7 @@ export const readinessResource: Resource = (api, management) => {
       return reply.type('application/json; charset=utf-8').send({
         ready: report.ready,
         time: new Date().toISOString(),
-        in_force_since: management.inForceSince(),
+        in_force_since: management.enforcement().since,
         checks: [...report.checks],
       });
     },

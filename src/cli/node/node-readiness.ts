@@ -5,6 +5,7 @@ import { pause } from '#cli/pause.js';
 
 const readinessSchema = z.object({
   ready: z.boolean(),
+  in_force_since: z.string().nullish(),
   checks: z.array(
     z.object({
       name: z.string(),

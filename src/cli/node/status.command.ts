@@ -98,7 +98,9 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
     ['node', ready ? style.good('ready') : style.bad(`not ready: ${failing} of ${checks.length} checks fail`)],
     [
       'policy',
-      policy === null ? style.warn('no policy is active: policy.fallback decides') : policyLine(policy, stats),
+      policy === null
+        ? style.warn('no policy is active: policy.fallback decides')
+        : policyLine(policy, stats, readiness),
     ],
     ['config', reloadLine(last_reload, style)],
     ['packets', `${verdicts(dataplane.packets)}  dropped ${dropped}`],
@@ -129,8 +131,10 @@ export const notIpv4 = ({ dataplane: { non_ipv4_passed, drops } }: Stats): { pas
 const verdicts = ({ allow, deny, audit }: z.infer<typeof byVerdict>): string =>
   `allow ${allow}  deny ${deny}  audit ${audit}`;
 
-const policyLine = ({ id, name, mode, revision }: PolicyRecord, { generation }: Stats): string =>
-  `${name ?? id} (${mode}), revision ${revision}, generation ${generation}`;
+function policyLine({ id, name, mode, revision }: PolicyRecord, { generation }: Stats, readiness: Readiness): string {
+  const since = readiness.in_force_since == null ? '' : `, came in force ${relativeTime(readiness.in_force_since)}`;
+  return `${name ?? id} (${mode}), revision ${revision}, generation ${generation}${since}`;
+}
 
 function reloadLine(last: LastReload, style: Style): string {
   if (last === null) return 'as read at the start of the node';
