@@ -1,7 +1,7 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
-import type { TokenIdentity } from '#store/tokens/authority.js';
+import type { TokenIdentity } from '#store/tokens/token-verdict.js';
 import type { Management } from './management.js';
 
 /** The type of the Fastify instance on which all routes are registered. */

@@ -47,7 +47,7 @@ import { sysdumpResource } from '#api/status/sysdump.route.js';
 import { flowsResource } from '#api/traffic/flows.route.js';
 import { hitsResource } from '#api/traffic/hits.route.js';
 import { wiretapResource } from '#api/traffic/wiretap.route.js';
-import type { TokenIdentity } from '#store/tokens/authority.js';
+import type { TokenIdentity } from '#store/tokens/token-verdict.js';
 import type { Access, Api, Listener, Resource } from './api.js';
 import { type ApiLimits, type ApiOptions, type ApiSettings, DEFAULT_LIMITS } from './api-options.js';
 import type { Management } from './management.js';

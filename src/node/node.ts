@@ -113,7 +113,8 @@ export async function runNode(
   });
   try {
     const authority = await createAuthority(store.tokens, config.node.dataDir, {
-      cluster: store.sharedTokens === null ? null : { tokens: store.sharedTokens, node: config.node.id },
+      node: config.node.id,
+      shared: store.sharedTokens,
     });
     const interceptCa = await interceptCaOver(store.interceptCa, config.node.id);
     const dataplane =

@@ -410,9 +410,10 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     },
     tokens: {
       async verify(token) {
-        if (token === TOKENS.admin) return { kind: 'accepted', identity: { id: 'a', subject: 'alice', role: 'admin' } };
+        if (token === TOKENS.admin)
+          return { kind: 'accepted', identity: { id: 'a', keyId: null, subject: 'alice', role: 'admin' } };
         if (token === TOKENS.readonly) {
-          return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+          return { kind: 'accepted', identity: { id: 'r', keyId: null, subject: 'rita', role: 'readonly' } };
         }
         return { kind: 'refused', reason: token === TOKENS.expired ? 'expired' : 'malformed' };
       },

@@ -7,7 +7,7 @@ import { isStillAllowed } from '#api/access/authentication.js';
 import { NOTHING_LOST } from '#observe/wiretap/frame.js';
 import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
-import type { TokenVerdict } from '#store/tokens/authority.js';
+import type { TokenVerdict } from '#store/tokens/token-verdict.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { fakeManagement, TOKENS } from './fake-management.js';
 import { listening, rig } from './rig.js';
@@ -213,7 +213,7 @@ test.each([
     const verify = async (): Promise<TokenVerdict> => {
       if (outcome === 'failed') throw new Error('the store is closed');
       if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
-      return { kind: 'accepted', identity: { id: 'r', subject: 'rita', role: 'readonly' } };
+      return { kind: 'accepted', identity: { id: 'r', keyId: null, subject: 'rita', role: 'readonly' } };
     };
     const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
     expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);

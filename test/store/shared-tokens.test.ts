@@ -14,7 +14,7 @@ type Node = { readonly node: FakeNode; readonly dataDir: string; readonly author
 
 async function opened(node: FakeNode, dataDir: string, id: string): Promise<Authority> {
   const tokens = await SharedTokens.load(node);
-  return createAuthority(createTokenStore(node.kv), dataDir, { cluster: { tokens, node: id } });
+  return createAuthority(createTokenStore(node.kv), dataDir, { node: id, shared: tokens });
 }
 
 async function nodeOf(shared: FakeSharedStore, id: string): Promise<Node> {
@@ -61,7 +61,7 @@ describe('the tokens of a cluster', () => {
     const { shared, a, b, token, record } = await issuedBy('a');
     expect(await b.authority.verify(token)).toEqual({
       kind: 'accepted',
-      identity: { id: record.id, subject: 'ci', role: 'readonly' },
+      identity: { id: record.id, keyId: expect.any(String), subject: 'ci', role: 'readonly' },
     });
     const admin = readFileSync(join(a.dataDir, 'admin.token'), 'utf8').trim();
     expect(await b.authority.verify(admin)).toMatchObject({ kind: 'accepted' });

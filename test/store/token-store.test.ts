@@ -40,7 +40,12 @@ describe('the token authority', () => {
     const verdict = await first.verify(token);
     expect(verdict).toEqual({
       kind: 'accepted',
-      identity: { id: expect.stringMatching(/^admin-file-[0-9a-f-]{36}$/), subject: 'admin', role: 'admin' },
+      identity: {
+        id: expect.stringMatching(/^admin-file-[0-9a-f-]{36}$/),
+        keyId: expect.stringMatching(/^[\w-]{43}$/),
+        subject: 'admin',
+        role: 'admin',
+      },
     });
     for (const name of ['token.key', 'admin.token']) {
       expect(statSync(join(dataDir, name)).mode & 0o777).toBe(0o600);
@@ -63,7 +68,7 @@ describe('the token authority', () => {
     });
     expect(await tokens.verify(token)).toEqual({
       kind: 'accepted',
-      identity: { id: record.id, subject: 'ci', role: 'readonly' },
+      identity: { id: record.id, keyId: expect.any(String), subject: 'ci', role: 'readonly' },
     });
     expect(tokens.list().map(({ subject }) => subject)).toEqual(['admin', 'ci']);
     const signature = token.split('.')[2] ?? '';

@@ -4,7 +4,7 @@ import type { Access } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
 import type { PeerOperations } from '#cluster/operations.js';
-import type { TokenIdentity, TokenVerdict } from '#store/tokens/authority.js';
+import type { TokenIdentity, TokenVerdict } from '#store/tokens/token-verdict.js';
 
 /**
  * Counts a failed login from the client address of the request. Returns how many seconds the client must wait
@@ -98,5 +98,5 @@ export async function authenticatePeer(
   const { raw } = client.getPeerCertificate() as { readonly raw?: Buffer };
   const id = raw === undefined || (needsCa && !client.authorized) ? null : await peers.nodeWith(raw);
   if (id === null) throw new ApiError('peer_unknown');
-  return { id, subject: `node:${id}`, role: 'admin' };
+  return { id, keyId: null, subject: `node:${id}`, role: 'admin' };
 }

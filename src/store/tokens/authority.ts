@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomUUID } from 'node:crypto';
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { calculateJwkThumbprint, errors, exportJWK, type JWTHeaderParameters, jwtVerify, SignJWT } from 'jose';
+import { calculateJwkThumbprint, errors, exportJWK, jwtVerify, SignJWT } from 'jose';
 import { Subscription } from 'rxjs';
 import { MAX_BYTES, readBounded } from '#files/bounded-file.js';
 import { reasonOf } from '#files/system-failure.js';
@@ -9,24 +9,14 @@ import { writeDurably } from '#store/disk/durable-file.js';
 import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { Role, TokenRecord, TokenStore } from '#store/store-types.js';
+import { createSessions, type Sessions, type ValidToken } from './sessions.js';
 import type { SharedTokens } from './shared-tokens.js';
+import { ALGORITHM, ISSUER, type TokenId, type TokenRefusal, type TokenVerdict } from './token-verdict.js';
 
-const ALGORITHM = 'EdDSA';
-const ISSUER = 'weir';
 const AUDIENCE = 'weir-api';
 const FIRST_TOKEN = 'admin-file-';
 /** The time in milliseconds after which revocations are written again if the disk failed to store them. */
 const RETRY_MS = 5_000;
-
-/** The identity of an API client: the id, subject and role of its token. */
-export type TokenIdentity = { readonly id: string; readonly subject: string; readonly role: Role };
-
-/** Why a token is rejected. `unknown`: the signature is valid, but the store has no record of the token. */
-type TokenRefusal = 'missing' | 'malformed' | 'wrong_algorithm' | 'bad_signature' | 'expired' | 'revoked' | 'unknown';
-
-export type TokenVerdict =
-  | { readonly kind: 'accepted'; readonly identity: TokenIdentity }
-  | { readonly kind: 'refused'; readonly reason: TokenRefusal };
 
 type TokenRequest = {
   readonly subject: string;
@@ -48,14 +38,18 @@ export type Authority = {
    * token with this id.
    */
   revoke(id: string): Promise<boolean>;
+  /** The sessions of browsers. A session ends with the token from which it was started. */
+  readonly sessions: Sessions;
   /** Ends the exchange of tokens with the cluster, and the attempts to store revocations. */
   close(): void;
 };
 
 type AuthorityOptions = {
   readonly now?: () => Date;
-  /** The tokens of the cluster, and the id of this node; null on a single node. */
-  readonly cluster?: { readonly tokens: SharedTokens; readonly node: string } | null;
+  /** The id of this node. */
+  readonly node?: string;
+  /** The tokens of the cluster; null on a single node. */
+  readonly shared?: SharedTokens | null;
 };
 
 /**
@@ -71,13 +65,12 @@ type AuthorityOptions = {
 export async function createAuthority(
   store: TokenStore,
   dataDir: string,
-  { now = () => new Date(), cluster = null }: AuthorityOptions = {},
+  { now = () => new Date(), node = 'node', shared = null }: AuthorityOptions = {},
 ): Promise<Authority> {
   const privateKey = await signingKey(join(dataDir, 'token.key'));
   const publicKey = createPublicKey(privateKey);
   const jwk = await exportJWK(publicKey);
   const kid = await calculateJwkThumbprint(jwk);
-  const shared = cluster?.tokens ?? null;
   const revocations = revocationFile(join(dataDir, 'token.revocations'));
   /** The revocations in the file. `revoked` also contains those that the disk failed to store. */
   let stored: ReadonlySet<string> = new Set(await revocations.read());
@@ -94,11 +87,7 @@ export async function createAuthority(
     shared?.records.get(id)?.revoked_at != null ||
     shared?.isDamaged(id) === true;
   /** A token without a key id was issued by an older build on this node. */
-  const keyOf = ({ kid: id }: JWTHeaderParameters): KeyObject => {
-    const key = id === undefined || id === kid ? publicKey : shared?.key(id);
-    if (key === undefined) throw new errors.JWSSignatureVerificationFailed('no node has this key');
-    return key;
-  };
+  const keyOf = (id: string | null): KeyObject | undefined => (id === null || id === kid ? publicKey : shared?.key(id));
   const keep = async (record: TokenRecord): Promise<void> => {
     await store.put(record);
     records.set(record.id, record);
@@ -129,15 +118,21 @@ export async function createAuthority(
     return { token, record };
   };
 
+  const validToken = ({ id, keyId }: TokenId): ValidToken | { reason: TokenRefusal } => {
+    if (keyOf(keyId) === undefined) return { reason: 'bad_signature' };
+    const record = recordOf(id);
+    if (record === undefined) return { reason: shared?.isDamaged(id) === true ? 'revoked' : 'unknown' };
+    if (isRevoked(id)) return { reason: 'revoked' };
+    const { subject, role, expires_at } = record;
+    const expiresMs = expires_at === null ? Number.POSITIVE_INFINITY : Date.parse(expires_at);
+    return expiresMs <= now().getTime() ? { reason: 'expired' } : { identity: { id, keyId, subject, role }, expiresMs };
+  };
+
   const verify = async (token: string | undefined): Promise<TokenVerdict> => {
     if (token === undefined || token === '') return refused('missing');
-    const id = await verifiedId(token, keyOf);
-    if ('reason' in id) return refused(id.reason);
-    const record = recordOf(id.id);
-    if (record === undefined) return refused(shared?.isDamaged(id.id) === true ? 'revoked' : 'unknown');
-    if (isRevoked(record.id)) return refused('revoked');
-    if (record.expires_at !== null && Date.parse(record.expires_at) <= now().getTime()) return refused('expired');
-    return { kind: 'accepted', identity: { id: record.id, subject: record.subject, role: record.role } };
+    const read = await verifiedId(token, keyOf);
+    const valid = 'reason' in read ? read : validToken(read);
+    return 'reason' in valid ? refused(valid.reason) : { kind: 'accepted', identity: valid.identity };
   };
 
   const subscription = new Subscription();
@@ -193,8 +188,8 @@ export async function createAuthority(
 
   /** Writes to the cluster the key, the records and the revocations of this node that the cluster lacks. */
   const share = async (): Promise<void> => {
-    if (shared === null || cluster === null) return;
-    if (shared.lacksKey(kid)) await shared.putKey(kid, { jwk, node: cluster.node });
+    if (shared === null) return;
+    if (shared.lacksKey(kid)) await shared.putKey(kid, { jwk, node });
     for (const record of new Map([...shared.records, ...records]).values()) {
       if (shared.isDamaged(record.id)) continue;
       const theirs = shared.records.get(record.id);
@@ -239,6 +234,7 @@ export async function createAuthority(
         .map((record) => ({ ...record, revoked_at: revokedAt(record) }))
         .sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at)),
     revoke,
+    sessions: createSessions({ node, privateKey, publicKey, now, validToken }),
     close: () => {
       subscription.unsubscribe();
       clearTimeout(retry);
@@ -269,14 +265,19 @@ const refused = (reason: TokenRefusal): TokenVerdict => ({ kind: 'refused', reas
 
 /**
  * Verifies the signature of a token and returns its id. Does not check the expiry claim of the token:
- * `verify` checks the expiry in the token record.
+ * `validToken` checks the expiry in the token record.
  */
 async function verifiedId(
   token: string,
-  keyOf: (header: JWTHeaderParameters) => KeyObject,
-): Promise<{ id: string } | { reason: TokenRefusal }> {
+  keyOf: (keyId: string | null) => KeyObject | undefined,
+): Promise<TokenId | { reason: TokenRefusal }> {
+  const keyNamed = ({ kid = null }: { readonly kid?: string | null }): KeyObject => {
+    const key = keyOf(kid);
+    if (key === undefined) throw new errors.JWSSignatureVerificationFailed('no node has this key');
+    return key;
+  };
   try {
-    const { payload } = await jwtVerify(token, (header) => keyOf(header), {
+    const { payload, protectedHeader } = await jwtVerify(token, keyNamed, {
       algorithms: [ALGORITHM],
       typ: 'JWT',
       issuer: ISSUER,
@@ -284,7 +285,8 @@ async function verifiedId(
       requiredClaims: ['jti', 'sub'],
       currentDate: new Date(0),
     });
-    return payload.jti === undefined ? { reason: 'malformed' } : { id: payload.jti };
+    const { jti: id } = payload;
+    return id === undefined ? { reason: 'malformed' } : { id, keyId: protectedHeader.kid ?? null };
   } catch (error) {
     if (error instanceof errors.JOSEAlgNotAllowed) return { reason: 'wrong_algorithm' };
     if (error instanceof errors.JWSSignatureVerificationFailed) return { reason: 'bad_signature' };
