@@ -12,7 +12,7 @@ const OPERATIONS = [
   '^src/policies/(analysis|assertions|explain|pending-changes)[.]ts$',
   '^src/kubernetes/operations/',
   '^src/service-plane/ca/intercept-ca-setting[.]ts$',
-  '^src/store/(tokens/authority|store-types)[.]ts$',
+  '^src/store/(tokens/(authority|sessions|token-verdict)|store-types)[.]ts$',
 ];
 const npm = ['npm', 'npm-dev', 'npm-no-pkg', 'npm-unknown'];
 module.exports = {

@@ -1,7 +1,9 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyBaseLogger, FastifyInstance } from 'fastify';
 import type { ZodTypeProvider } from 'fastify-type-provider-zod';
+import type { Session } from '#store/tokens/sessions.js';
 import type { TokenIdentity } from '#store/tokens/token-verdict.js';
+import type { ApiError } from './errors/errors.js';
 import type { Management } from './management.js';
 
 /** The type of the Fastify instance on which all routes are registered. */
@@ -18,10 +20,11 @@ export type Listener = 'management' | 'peers' | 'metrics';
 
 /**
  * The clients that may call a route (D36). `public`: all clients. `read`: clients with a valid token.
- * `write`: clients with an admin token. At the peer listener, the certificate of a node of the cluster takes
- * the place of an admin token.
+ * `write`: clients with an admin token. `sign_in`: all clients; the route itself authenticates those that
+ * sign in, and requests count for the limit, other than those to public routes. At the peer listener, the
+ * certificate of a node of the cluster takes the place of an admin token.
  */
-export type Access = 'public' | 'read' | 'write';
+export type Access = 'public' | 'sign_in' | 'read' | 'write';
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -36,6 +39,13 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The authenticated client. Null if the route is public, and before the client is authenticated. */
     caller: TokenIdentity | null;
+    /** The session whose cookie has authenticated the client; null with a token. */
+    session: Session | null;
+    /**
+     * Counts a failed login from the client address of the request. Throws `too_many_failed_logins` after too
+     * many failed logins; otherwise throws the given error.
+     */
+    refuseLogin: (refusal: ApiError) => Promise<never>;
     /** The clients that may call the route at this listener; null if the listener does not have the route. */
     access: Access | null;
     /** Returns whether the client may still use the route. A stream calls it repeatedly. */

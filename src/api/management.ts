@@ -27,6 +27,7 @@ export type Management = Operations & {
   readonly interceptCa: Omit<InterceptCaSetting, 'changed'>;
   readonly peers: PeerOperations;
   readonly tokens: Pick<Authority, 'verify' | 'issue' | 'list' | 'revoke'>;
+  readonly sessions: Authority['sessions'];
   readonly wiretap: Pick<Observer, 'read'> & {
     /** For how many milliseconds the node keeps wiretap messages, for readers that connect later. */
     readonly replayMs: number;

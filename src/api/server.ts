@@ -4,6 +4,7 @@ import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController,
 import { serializerCompiler } from 'fastify-type-provider-zod';
 import { keepAuditTrail } from '#api/access/audit-trail.js';
 import { authenticate, authenticatePeer, checkRole, isStillAllowed } from '#api/access/authentication.js';
+import { sessionResource } from '#api/access/session.route.js';
 import { tokensResource } from '#api/access/tokens.route.js';
 import { analysisResource } from '#api/analysis/analysis.route.js';
 import { clusterResource, joinResource } from '#api/cluster/cluster.route.js';
@@ -83,6 +84,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     clusterResource,
     clusterNodesResource,
     tokensResource,
+    sessionResource,
     flowsResource,
     dnsCacheResource,
     auditResource,
@@ -246,8 +248,8 @@ function guard(
 
   const identify = async (request: FastifyRequest): Promise<TokenIdentity> => {
     if (listener !== 'peers') {
-      request.isStillAllowed = () => isStillAllowed(request, management.tokens);
-      return authenticate(request, management.tokens, countFailedLogin);
+      request.isStillAllowed = () => isStillAllowed(request, management);
+      return authenticate(request, management);
     }
     const caller = () => authenticatePeer(request, management.peers, options.tls?.ca != null);
     request.isStillAllowed = () => isResolved(caller());
@@ -255,8 +257,14 @@ function guard(
   };
 
   api.decorateRequest('caller', null);
+  api.decorateRequest('session', null);
   api.decorateRequest('access', null);
   api.decorateRequest('isStillAllowed', async () => false);
+  api.decorateRequest('refuseLogin', async function (this: FastifyRequest, refusal: ApiError): Promise<never> {
+    const waitSeconds = await countFailedLogin(this);
+    if (waitSeconds === null) throw refusal;
+    throw new ApiError('too_many_failed_logins', undefined, [], { 'retry-after': String(waitSeconds) });
+  });
   api.addHook('onRequest', async (request, reply) => {
     checkTarget(request);
     checkHeaders(request, limits.headerCount);
@@ -277,8 +285,10 @@ function guard(
     // A query from another node must concern only this node, because this node must not query further nodes.
     if (listener === 'peers' && (request.query as { readonly scope?: unknown }).scope === 'cluster')
       throw new ApiError('invalid_query', '?scope: the peer listener returns only the data of this node');
-    request.caller = await identify(request);
-    checkRole(request.caller, access, isDryRun(request));
+    if (access !== 'sign_in') {
+      request.caller = await identify(request);
+      checkRole(request.caller, access, isDryRun(request));
+    }
     if (policyBody) budget.reserve(request, reply);
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : settings().requestTimeoutMs);
   });

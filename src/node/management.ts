@@ -96,6 +96,7 @@ export function managementOf(
       read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
     },
     tokens: authority,
+    sessions: authority.sessions,
     findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
     record: (event) => observer.record(auditDelta(event, Date.now())),
     stats,

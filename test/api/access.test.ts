@@ -5,36 +5,39 @@ import { concrete, rig } from './rig.js';
 
 const described = await createApi(fakeManagement(), { version: '0.1.0' });
 const document = (await described.inject({ url: '/openapi/service-v1.json' })).json<{
-  paths: Record<string, Record<string, { security: unknown[]; 'x-weir-role'?: string }>>;
+  paths: Record<string, Record<string, { 'x-weir-role'?: string }>>;
 }>();
 const routes = Object.entries(document.paths).flatMap(([path, operations]) =>
-  Object.entries(operations).map(([method, { security, 'x-weir-role': role }]) => ({
+  Object.entries(operations).map(([method, { 'x-weir-role': role }]) => ({
     method: method.toUpperCase(),
     path: concrete(path),
-    needs: security.length === 0 ? 'nothing' : role,
+    needs: role ?? 'nothing',
   })),
 );
 
 await described.close();
 
-test('the API requires no token for exactly four routes (D36): the OpenAPI document, /health, /ready and /metrics', () => {
-  expect(routes.filter(({ needs }) => needs === 'nothing').map(({ path }) => path)).toEqual([
-    '/openapi/service-v1.json',
-    '/health',
-    '/ready',
-    '/metrics',
+test('the API requires no token for exactly these routes (D36): the OpenAPI document, /health, /ready, /metrics, and the routes that sign in and out', () => {
+  expect(routes.filter(({ needs }) => needs === 'nothing').map(({ method, path }) => `${method} ${path}`)).toEqual([
+    'GET /openapi/service-v1.json',
+    'GET /health',
+    'GET /ready',
+    'GET /metrics',
+    'POST /api/v1/session',
+    'GET /api/v1/session',
+    'DELETE /api/v1/session',
   ]);
 });
 
-test('the API requires the role admin for all requests except GET requests and questions about policies, which also accept readonly', () => {
+test('the API requires the role admin for all requests except GET requests, sign-in links and questions about policies, which also accept readonly', () => {
   const roleOf = (method: string, path: string) =>
-    method === 'GET' || /\/policy\/(?:explain|diff|ask|lint)$/.test(path) ? 'readonly' : 'admin';
+    method === 'GET' || /\/(?:policy\/(?:explain|diff|ask|lint)|session\/link)$/.test(path) ? 'readonly' : 'admin';
   const guarded = routes.filter(({ needs }) => needs !== 'nothing');
   expect(guarded).toEqual(guarded.map(({ method, path }) => ({ method, path, needs: roleOf(method, path) })));
   expect(guarded.length).toBeGreaterThan(25);
 });
 
-test.each(routes.filter(({ needs }) => needs === 'nothing'))(
+test.each(routes.filter(({ method, needs }) => method === 'GET' && needs === 'nothing'))(
   'the API route $method $path returns 200 without a token',
   async (route) => {
     const { ask } = await rig();

@@ -61,7 +61,11 @@ const WRITES: readonly (readonly [method: string, path: string, body: object | u
 ];
 /** POST paths that change nothing and therefore have no dry run. */
 const QUESTIONS = ['/api/v1/policy/explain', '/api/v1/policy/diff', '/api/v1/policy/ask', '/api/v1/policy/lint'];
-const NO_WRITES = [...QUESTIONS, '/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'];
+const NO_WRITES = [
+  ...QUESTIONS,
+  ...['/api/v1/support/sysdump/cluster', '/api/v1/support/sysdump/local'],
+  ...['/api/v1/session', '/api/v1/session/link'],
+];
 
 /** Starts the API of a fake node that has one integration and one intercept CA. */
 async function filledRig() {

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { NEVER } from 'rxjs';
 import type { Enforcement } from '#actors/operations.js';
 import type { Management } from '#api/management.js';
@@ -18,11 +19,18 @@ import type { ChangeView } from '#policies/pending-changes.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 import { createAssertionStore } from '#store/settings/assertion-store.js';
 import type { PolicyStore } from '#store/store-types.js';
+import { createSessions } from '#store/tokens/sessions.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { threadHere } from '../actors/running-system.js';
 import { CERTIFICATE } from './certificate.js';
 
 export const TOKENS = { admin: 'admin-token', readonly: 'readonly-token', expired: 'expired-token' } as const;
+/** The clients of the valid tokens. */
+const IDENTITIES = [
+  { id: 'admin', keyId: null, subject: 'alice', role: 'admin' },
+  { id: 'readonly', keyId: null, subject: 'rita', role: 'readonly' },
+] as const;
+const KEYS = generateKeyPairSync('ed25519');
 export const SINCE = '2026-01-31T12:00:00.000Z';
 
 export const RECORD: PolicyRecord = {
@@ -181,6 +189,8 @@ export type FakeManagement = Management & {
     names: Awaited<ReturnType<Management['lookups']['names']>>;
     /** Results of `findings.query`, one for each call. The last result is repeated. */
     findings: Awaited<ReturnType<Management['findings']['query']>>[];
+    /** The ids of revoked tokens: `admin` and `readonly` are those of `TOKENS`. */
+    readonly revoked: Set<string>;
   };
   /** The audit events that the API recorded, in order of arrival. */
   readonly recorded: AuditEvent[];
@@ -200,6 +210,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     enforcement: { enforcing: true, generation: 7, since: SINCE },
     enforcedInstead: null,
     replyTo: null,
+    revoked: new Set(),
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
     asked: [],
@@ -410,12 +421,11 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     },
     tokens: {
       async verify(token) {
-        if (token === TOKENS.admin)
-          return { kind: 'accepted', identity: { id: 'a', keyId: null, subject: 'alice', role: 'admin' } };
-        if (token === TOKENS.readonly) {
-          return { kind: 'accepted', identity: { id: 'r', keyId: null, subject: 'rita', role: 'readonly' } };
-        }
-        return { kind: 'refused', reason: token === TOKENS.expired ? 'expired' : 'malformed' };
+        const identity = IDENTITIES.find(({ id }) => token === TOKENS[id]);
+        if (identity === undefined)
+          return { kind: 'refused', reason: token === TOKENS.expired ? 'expired' : 'malformed' };
+        if (reads.revoked.has(identity.id)) return { kind: 'refused', reason: 'revoked' };
+        return { kind: 'accepted', identity };
       },
       async issue(request) {
         changed('tokens.issue', request);
@@ -429,6 +439,16 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
         return tokens.some((token) => token.id === id);
       },
     },
+    sessions: createSessions({
+      node: 'node-a',
+      ...KEYS,
+      now: () => new Date(),
+      validToken({ id }) {
+        const identity = IDENTITIES.find((known) => known.id === id);
+        if (identity === undefined || reads.revoked.has(id)) return { reason: 'revoked' };
+        return { identity, expiresMs: Number.POSITIVE_INFINITY };
+      },
+    }),
     traffic: {
       async hits(query) {
         reads.asked.push(query);

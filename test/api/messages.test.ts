@@ -189,11 +189,11 @@ test('a request with a readonly token gets only the entry of this token from the
   const record = { subject: 's', role: 'readonly' as const, created_at: SINCE, expires_at: null, revoked_at: null };
   const node = fakeManagement();
   const tokens = [
-    { ...record, id: 'r' },
+    { ...record, id: 'readonly' },
     { ...record, id: 't-1' },
   ];
   const { ask } = await rig({}, { ...node, tokens: { ...node.tokens, list: () => tokens } });
   const ids = async (token: string) =>
     (await ask('GET', '/api/v1/tokens', { token })).json<{ items: { id: string }[] }>().items.map(({ id }) => id);
-  expect([await ids(TOKENS.readonly), await ids(TOKENS.admin)]).toEqual([['r'], ['r', 't-1']]);
+  expect([await ids(TOKENS.readonly), await ids(TOKENS.admin)]).toEqual([['readonly'], ['readonly', 't-1']]);
 });

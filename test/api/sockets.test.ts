@@ -60,6 +60,12 @@ describe('malformed HTTP request', () => {
       'malformed_request',
     ],
     [
+      'two Cookie headers',
+      `GET /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Cookie: a=b\r\nCookie: c=d\r\nConnection: close\r\n\r\n`,
+      400,
+      'malformed_request',
+    ],
+    [
       'both Content-Length and chunked encoding',
       `PUT /api/v1/policy HTTP/1.1\r\n${AUTHORIZED}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
       400,
@@ -104,14 +110,17 @@ describe('slow client', () => {
     expect(answer.progressMs).toBeLessThan(3_000);
   });
 
-  test('a slow client gets 408 and is disconnected if the request body is not complete in time', async () => {
-    const answer = await converse(
-      `POST /api/v1/tokens HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
-      QUICK,
-    );
-    expect([answer.status, answer.type, answer.changes]).toEqual([408, 'urn:weir:error:request_timeout', []]);
-    expect(answer.progressMs).toBeLessThan(3_000);
-  });
+  test.each(['/api/v1/tokens', '/api/v1/session'])(
+    'a slow client gets 408 and is disconnected if the request body for %s is not complete in time',
+    async (path) => {
+      const answer = await converse(
+        `POST ${path} HTTP/1.1\r\n${AUTHORIZED}Content-Type: application/json\r\nContent-Length: 90\r\n\r\n{"sub`,
+        QUICK,
+      );
+      expect([answer.status, answer.type, answer.changes]).toEqual([408, 'urn:weir:error:request_timeout', []]);
+      expect(answer.progressMs).toBeLessThan(3_000);
+    },
+  );
 
   test('a slow client gets more time to send the body of a policy write than to send other bodies', async () => {
     const answer = await converse(

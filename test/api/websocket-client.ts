@@ -21,7 +21,15 @@ export type WebSocketClient = {
  */
 export function openWebSocket(
   url: string,
-  { token, protocol }: { readonly token: string | null; readonly protocol?: string },
+  {
+    token,
+    protocol,
+    headers = {},
+  }: {
+    readonly token: string | null;
+    readonly protocol?: string;
+    readonly headers?: Readonly<Record<string, string>>;
+  },
 ): Promise<WebSocketClient> {
   return new Promise((resolve, reject) => {
     const asked = request(url, {
@@ -33,6 +41,7 @@ export function openWebSocket(
         'sec-websocket-key': randomBytes(16).toString('base64'),
         ...(token === null ? {} : { authorization: `Bearer ${token}` }),
         ...(protocol === undefined ? {} : { 'sec-websocket-protocol': protocol }),
+        ...headers,
       },
     });
     asked.once('response', (response) => {

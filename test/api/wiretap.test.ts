@@ -215,7 +215,8 @@ test.each([
       if (outcome === 'refused') return { kind: 'refused', reason: 'revoked' };
       return { kind: 'accepted', identity: { id: 'r', keyId: null, subject: 'rita', role: 'readonly' } };
     };
+    const { tokens, sessions } = fakeManagement();
     const request = { headers: { authorization: `Bearer ${TOKENS.readonly}` } } as FastifyRequest;
-    expect(await isStillAllowed(request, { ...fakeManagement().tokens, verify })).toBe(goesOn);
+    expect(await isStillAllowed(request, { sessions, tokens: { ...tokens, verify } })).toBe(goesOn);
   },
 );

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Api } from '#api/api.js';
-import { ERRORS } from '#api/errors/error-table.js';
+import { ERRORS, type ErrorCode } from '#api/errors/error-table.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
 
 const SAFE_METHODS = ['GET', 'HEAD', 'OPTIONS'];
 const LONGEST = 1_000;
+const FAILED_LOGINS: readonly ErrorCode[] = ['invalid_token', 'invalid_sign_in_code', 'too_many_failed_logins'];
 /** Operations that change nothing although their HTTP method is not GET, HEAD or OPTIONS. */
 const CHANGE_NOTHING: readonly (string | undefined)[] = ['createClusterSysdump', 'createLocalSysdump', 'explainPolicy'];
 
@@ -43,16 +44,18 @@ export function keepAuditTrail(api: Api, management: Management): void {
 }
 
 /**
- * Returns whether the error becomes an `auth_denied` finding: an invalid token, too many failed logins, or a
- * refusal with status 403. A missing token does not count: browsers and health probes send requests without a
- * token.
+ * Returns whether the error becomes an `auth_denied` finding: an invalid token, session or code, too
+ * many failed logins, or a refusal with status 403. A missing token does not count: browsers and health
+ * probes send requests without a token.
  */
 function isRefusal({ code }: ApiError): boolean {
-  return code === 'invalid_token' || code === 'too_many_failed_logins' || ERRORS[code].status === 403;
+  return FAILED_LOGINS.includes(code) || ERRORS[code].status === 403;
 }
 
 function isChange(request: FastifyRequest, { statusCode }: FastifyReply): boolean {
   if (SAFE_METHODS.includes(request.method) || statusCode < 200 || statusCode > 299) return false;
+  // A client that signs out without a session changes nothing.
+  if (request.access === 'sign_in' && request.caller === null) return false;
   const { dry_run: dryRun = false } = (request.query ?? {}) as { readonly dry_run?: unknown };
   return dryRun === false && !CHANGE_NOTHING.includes(operationOf(request) ?? undefined);
 }

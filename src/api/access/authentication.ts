@@ -3,14 +3,11 @@ import type { FastifyRequest } from 'fastify';
 import type { Access } from '#api/api.js';
 import { ApiError } from '#api/errors/errors.js';
 import type { Management } from '#api/management.js';
+import { checkSameOrigin } from '#api/requests/request-guard.js';
 import type { PeerOperations } from '#cluster/operations.js';
+import type { SessionVerdict } from '#store/tokens/sessions.js';
 import type { TokenIdentity, TokenVerdict } from '#store/tokens/token-verdict.js';
-
-/**
- * Counts a failed login from the client address of the request. Returns how many seconds the client must wait
- * after too many failed logins; otherwise null.
- */
-export type FailedLogins = (request: FastifyRequest) => Promise<number | null>;
+import { sessionCookieIn } from './session-cookie.js';
 
 const CHALLENGE = 'Bearer realm="weir"';
 const MALFORMED: TokenVerdict = { kind: 'refused', reason: 'malformed' };
@@ -18,45 +15,75 @@ const REASONS: Readonly<Record<string, string>> = {
   expired: 'the token has expired',
   revoked: 'the token was revoked',
 };
+const SESSION_REASONS: Readonly<Record<string, string>> = {
+  invalid: 'the cookie is no session of this node',
+  expired: 'the session has expired',
+  ended: 'the session was ended',
+  parent: 'the token of the session has expired or was revoked',
+};
 const BEARER = /^Bearer +([\w.~+/=-]+) *$/i;
 
+type Authorities = Pick<Management, 'tokens' | 'sessions'>;
+
 /**
- * Verifies the token of a request and returns the authenticated client (D36). Does not check the role.
- * Accepts a valid token even if other tokens from the same client address failed.
+ * Verifies the token of a request, or without a token the cookie of a session, and returns the authenticated
+ * client (D36). Does not check the role. Accepts valid credentials even if others from the same client
+ * address failed.
  */
-export async function authenticate(
-  request: FastifyRequest,
-  tokens: Management['tokens'],
-  failedLogins: FailedLogins,
-): Promise<TokenIdentity> {
-  const { authorization } = request.headers;
-  if (authorization === undefined)
-    throw new ApiError('unauthenticated', undefined, [], { 'www-authenticate': CHALLENGE });
-  const token = BEARER.exec(authorization)?.[1];
-  const verdict = token === undefined ? MALFORMED : await tokens.verify(token);
-  if (verdict.kind === 'refused') {
-    const waitSeconds = await failedLogins(request);
-    if (waitSeconds !== null) {
-      throw new ApiError('too_many_failed_logins', undefined, [], { 'retry-after': String(waitSeconds) });
-    }
-    throw new ApiError('invalid_token', REASONS[verdict.reason], [], {
-      'www-authenticate': `${CHALLENGE}, error="invalid_token"`,
-    });
+export async function authenticate(request: FastifyRequest, authorities: Authorities): Promise<TokenIdentity> {
+  if (request.headers.authorization === undefined) {
+    const verdict = await sessionVerdict(request, authorities);
+    if (verdict === null) throw unauthorized('unauthenticated');
+    if (verdict.kind === 'refused')
+      return request.refuseLogin(unauthorized('invalid_token', SESSION_REASONS[verdict.reason]));
+    request.session = verdict.session;
+    return verdict.identity;
   }
-  return verdict.identity;
+  const verdict = await bearerVerdict(request, authorities);
+  return verdict.kind === 'accepted'
+    ? verdict.identity
+    : request.refuseLogin(unauthorized('invalid_token', REASONS[verdict.reason]));
 }
 
 /**
- * Returns whether the token of a request is still valid. A stream must call this function repeatedly, because
- * the token may expire, or an administrator may revoke it, while the stream is open.
+ * Verifies the cookie of a session; null if the request has none. Throws `origin_refused` if a browser sends
+ * the cookie for a page of another origin, also with GET: SameSite=Strict does not withhold the cookie from
+ * pages of other ports of the host.
  */
-export async function isStillAllowed({ headers }: FastifyRequest, tokens: Management['tokens']): Promise<boolean> {
+export async function sessionVerdict(
+  request: FastifyRequest,
+  { sessions }: Pick<Management, 'sessions'>,
+): Promise<SessionVerdict | null> {
+  const cookie = sessionCookieIn(request);
+  if (cookie === undefined) return null;
+  checkSameOrigin(request);
+  return sessions.verify(cookie);
+}
+
+async function bearerVerdict({ headers }: FastifyRequest, { tokens }: Authorities): Promise<TokenVerdict> {
   const token = BEARER.exec(headers.authorization ?? '')?.[1];
-  if (token === undefined) return false;
+  return token === undefined ? MALFORMED : tokens.verify(token);
+}
+
+/** Returns an error of status 401 with the challenge that RFC 9110, 11.6.1 requires. */
+export function unauthorized(
+  code: 'unauthenticated' | 'invalid_token' | 'invalid_sign_in_code',
+  detail?: string,
+): ApiError {
+  const challenge = code === 'invalid_token' ? `${CHALLENGE}, error="invalid_token"` : CHALLENGE;
+  return new ApiError(code, detail, [], { 'www-authenticate': challenge });
+}
+
+/**
+ * Returns whether the token or the session of a request is still valid. A stream must call this function
+ * repeatedly, because the token may expire, or an administrator may revoke it, while the stream is open.
+ */
+export async function isStillAllowed(request: FastifyRequest, authorities: Authorities): Promise<boolean> {
+  const verify = request.headers.authorization === undefined ? sessionVerdict : bearerVerdict;
   // Convert a rejection to false: callers in a timer do not handle rejections, and an unhandled rejection
   // would end the process.
-  return tokens.verify(token).then(
-    ({ kind }) => kind === 'accepted',
+  return verify(request, authorities).then(
+    (verdict) => verdict?.kind === 'accepted',
     () => false,
   );
 }

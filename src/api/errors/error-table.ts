@@ -77,14 +77,20 @@ export const ERRORS = {
   unauthenticated: entry(
     401,
     'Authentication needed',
-    'The request has no bearer token.',
-    'Send `Authorization: Bearer TOKEN`.',
+    'The request has neither a bearer token nor the cookie of a session.',
+    'Send `Authorization: Bearer TOKEN`, or sign in.',
   ),
   invalid_token: entry(
     401,
     'Invalid token',
-    'The token was not issued by this node or by another node of its cluster, has expired, or was revoked.',
-    'Ask for a new token (`weir token create`).',
+    'The token was not issued by this node or by another node of its cluster, has expired, or was revoked; or the session is not of this node, or has ended.',
+    'Ask for a new token (`weir token create`), or sign in again.',
+  ),
+  invalid_sign_in_code: entry(
+    401,
+    'Invalid sign-in code',
+    'The code of the sign-in link was used already, has expired, or is not of this node.',
+    'Open a new link (`weir console`).',
   ),
   forbidden: entry(
     403,
@@ -107,8 +113,8 @@ export const ERRORS = {
   origin_refused: entry(
     403,
     'Origin refused',
-    'A browser sent this write from a page of another origin.',
-    'Write from the origin of the node itself, or from a program.',
+    'A browser sent this request from a page of another origin.',
+    'Send it from the origin of the node itself, or from a program.',
   ),
   no_such_path: entry(
     404,

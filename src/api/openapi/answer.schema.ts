@@ -84,11 +84,11 @@ const GUARDED: readonly ErrorCode[] = [
   'invalid_token',
   'too_many_failed_logins',
   'rate_limited',
+  'origin_refused',
 ];
 const READ: readonly ErrorCode[] = ['invalid_header', 'generation_not_reached'];
 const WRITE: readonly ErrorCode[] = [
   'forbidden',
-  'origin_refused',
   'draining',
   'write_conflict',
   'member_refused',
@@ -98,8 +98,12 @@ const WRITE: readonly ErrorCode[] = [
 ];
 const BODY: readonly ErrorCode[] = ['invalid_body', 'invalid_request', 'body_too_large', 'unsupported_media_type'];
 
+const SESSION: readonly ErrorCode[] = ['token_in_query', 'rate_limited', 'origin_refused'];
+
 export const errorsOf = {
   public: EVERYWHERE,
+  session: [...EVERYWHERE, ...SESSION],
+  signIn: [...EVERYWHERE, ...GUARDED, ...BODY],
   read: [...EVERYWHERE, ...GUARDED, ...READ],
   write: [...EVERYWHERE, ...GUARDED, ...WRITE],
   body: [...EVERYWHERE, ...GUARDED, ...WRITE, ...BODY],

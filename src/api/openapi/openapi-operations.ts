@@ -49,6 +49,7 @@ const DESCRIPTIONS: Readonly<Record<string, string>> = {
  */
 export function describeRequest(route: RouteOptions, { schema, url }: Transformed): Transformed {
   const access = route.config?.access?.management ?? 'write';
+  const isOpen = access === 'public' || access === 'sign_in';
   const answers = Object.keys((schema.response as object | undefined) ?? {});
   const headers = {
     ...preconditions(answers),
@@ -58,9 +59,11 @@ export function describeRequest(route: RouteOptions, { schema, url }: Transforme
     url,
     schema: {
       ...schema,
-      security: access === 'public' ? [] : [{ bearer: [] }],
+      security: isOpen ? [] : [{ bearer: [] }, { session: [] }],
+      // The security of a route that authenticates the client itself is in its schema.
+      ...(schema.security === undefined ? {} : { security: schema.security }),
       ...(Object.keys(headers).length === 0 ? {} : { headers: { type: 'object', properties: headers } }),
-      ...(access === 'public' ? {} : { 'x-weir-role': access === 'write' ? 'admin' : 'readonly' }),
+      ...(isOpen ? {} : { 'x-weir-role': access === 'write' ? 'admin' : 'readonly' }),
     },
   };
 }

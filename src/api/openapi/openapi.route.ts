@@ -49,6 +49,13 @@ export function openapiResource(version: string): FastifyPluginAsync {
               bearerFormat: 'JWT',
               description: 'A token from `weir token create`.',
             },
+            session: {
+              type: 'apiKey',
+              in: 'cookie',
+              name: 'weir-session',
+              description:
+                'The cookie that `POST /api/v1/session` returns. Its name also has the host and the port of the node, and with TLS the prefix `__Host-`.',
+            },
           },
         },
       },

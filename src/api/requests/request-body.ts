@@ -27,6 +27,13 @@ export function readBodyAs(meant: (body: unknown) => z.ZodType): (route: RoutePa
   return (route) => (route.httpPart === 'body' ? reader(meant) : parameterReader(route));
 }
 
+/** Like `readBody`, but reads an empty body as `{}`. */
+export function readOptionalBody(route: RoutePart): Reader {
+  const read = readBody(route);
+  if (route.httpPart !== 'body') return read;
+  return (bytes: unknown) => read(isEmpty(bytes as Uint8Array | null) ? Buffer.from('{}') : bytes);
+}
+
 /** Keeps the bytes of the body, because the policy thread parses them later. Refuses an empty body. */
 export function keepBody(route: RoutePart): Reader {
   if (route.httpPart !== 'body') return parameterReader(route);

@@ -4,7 +4,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { parametersIn } from './query-string.js';
 
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
-const SINGLE = new Set(['host', 'authorization', 'content-type', 'if-match', 'if-none-match', 'origin']);
+const SINGLE = new Set(['host', 'authorization', 'content-type', 'if-match', 'if-none-match', 'origin', 'cookie']);
 const SAFE_METHODS = new Set(['GET', 'HEAD', 'OPTIONS']);
 const TOKEN_PARAMETERS = new Set([
   'token',
@@ -69,6 +69,11 @@ export function checkOrigin({ method, headers }: FastifyRequest): void {
   // Check WebSocket upgrades although their method is GET: a page of any origin can open a WebSocket with the
   // credentials that the browser stores.
   if (SAFE_METHODS.has(method) && headers.upgrade === undefined) return;
+  checkSameOrigin({ headers });
+}
+
+/** Refuses a request that a browser sends for a page of another origin. */
+export function checkSameOrigin({ headers }: Pick<FastifyRequest, 'headers'>): void {
   const site = headers['sec-fetch-site'];
   if (site !== undefined && site !== 'same-origin' && site !== 'none') throw new ApiError('origin_refused');
   const { origin, host } = headers;

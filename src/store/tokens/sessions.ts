@@ -19,7 +19,7 @@ export type SessionVerdict =
   | { readonly kind: 'accepted'; readonly identity: TokenIdentity; readonly session: Session }
   | { readonly kind: 'refused'; readonly reason: SessionRefusal };
 
-export type StartedSession = {
+type StartedSession = {
   /** A JSON web token, the value of the session's cookie. */
   readonly jwt: string;
   readonly session: Session;

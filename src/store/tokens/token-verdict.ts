@@ -4,7 +4,7 @@ import type { TokenRecord } from '#store/store-types.js';
 export const ALGORITHM = 'EdDSA';
 export const ISSUER = 'weir';
 
-/** A token by its id, and the id of the key that signed it; null for a token of an older build of this node. */
+/** The ids of a token and of its signing key. `keyId`: null for a token of an older build of this node. */
 export type TokenId = { readonly id: string; readonly keyId: string | null };
 
 /** The identity of an API client: the id, subject and role of its token. */
