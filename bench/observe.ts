@@ -8,6 +8,7 @@ import { builtObject } from '#dataplane/loader/bpf-object.js';
 import type { Bench, Row } from './bench.js';
 import { LOAD_CPU } from './dns/proxies.js';
 import { quantile } from './forward/comparison.js';
+import { processorTimeUs } from './inspection/processor-time.js';
 import { residentMiB } from './resident.js';
 
 /**
@@ -214,7 +215,8 @@ async function run(): Promise<readonly Row[]> {
         atLeast: 0,
       },
     ];
-    rows.push(...(await manyReaders(scene)), ...(await findings(scene)), ...(await costs(scene)));
+    rows.push(...(await manyReaders(scene)), ...(await findings(scene)));
+    rows.push(...(await costs(scene)), ...(await readerCosts(scene)));
     return rows;
   } finally {
     await scene.remove();
@@ -296,6 +298,41 @@ async function costs(scene: Scene): Promise<readonly Row[]> {
       unit: '×',
     })),
   ]);
+}
+
+const RATES = [5_000, 20_000] as const;
+const QUERIES = { 'no reader': null, 'a reader': '', 'a reader with fold=250ms': '?fold=250ms' } as const;
+
+/**
+ * Measures the CPU time that one wiretap reader costs the node: while sources send 50 packets a second each
+ * to 4 ports, each of which is denied and a message. The time without a reader, for findings, is subtracted.
+ * Each round measures all readers.
+ */
+async function readerCosts(scene: Scene): Promise<readonly Row[]> {
+  const shares = new Map<string, number[]>();
+  for (let round = 0; round < COST_ROUNDS; round++) {
+    for (const rate of RATES) {
+      let without = 0;
+      for (const [reader, query] of Object.entries(QUERIES)) {
+        const readers = query === null ? undefined : await scene.readers(1, 0, query);
+        const before = processorTimeUs([scene.node.pid]);
+        const started = performance.now();
+        await scene.send(DENIED, rate / 50, 4, rate, SECONDS);
+        const usedMs = (processorTimeUs([scene.node.pid]) - before) / 1_000;
+        const share = (100 * usedMs) / (performance.now() - started);
+        readers?.end();
+        if (query === null) without = share;
+        const key = `${rate} denied packets/s, ${reader}`;
+        shares.set(key, [...(shares.get(key) ?? []), query === null ? share : share - without]);
+      }
+    }
+  }
+  return [...shares].map(([key, values]) => ({
+    what: `${key}: ${key.endsWith('no reader') ? 'CPU of the node' : 'more CPU of the node'}`,
+    value: quantile(values, 0.5),
+    unit: '% of a CPU',
+    ...(key === '5000 denied packets/s, a reader with fold=250ms' ? { atMost: 10 } : {}),
+  }));
 }
 
 async function findings(scene: Scene): Promise<readonly Row[]> {

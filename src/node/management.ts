@@ -93,7 +93,7 @@ export function managementOf(
     peers: cluster?.peers ?? NO_PEERS,
     wiretap: {
       replayMs: config.wiretap.replayMs,
-      read: (filter, replayMs, sink) => observer.read(filter, replayMs, sink),
+      read: (filter, times, sink) => observer.read(filter, times, sink),
     },
     tokens: authority,
     sessions: authority.sessions,

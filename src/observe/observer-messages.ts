@@ -28,7 +28,13 @@ export type ToObserver =
   | { readonly kind: 'see_connections'; readonly seen: SeenConnections }
   | { readonly kind: 'see_owners'; readonly changes: OwnerChanges }
   | { readonly kind: 'record'; readonly delta: FindingDelta }
-  | { readonly kind: 'open'; readonly reader: number; readonly filter: WiretapFilter; readonly sinceMs: number }
+  | {
+      readonly kind: 'open';
+      readonly reader: number;
+      readonly filter: WiretapFilter;
+      readonly sinceMs: number;
+      readonly foldMs: number;
+    }
   | { readonly kind: 'more'; readonly reader: number }
   | { readonly kind: 'closed'; readonly reader: number }
   | { readonly kind: 'written'; readonly bytes: number };

@@ -15,6 +15,9 @@ import type { FromObserver, ObserverRequests, ToObserver, Wanted } from './obser
 import { Readers, type Sink } from './wiretap/readers.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
+/** For how long a wiretap reader wants earlier messages, and within what time equal ones are one message. */
+export type WiretapTimes = { readonly replayMs: number; readonly foldMs: number };
+
 export type ObserverEvents = {
   wanted(wanted: Wanted): void;
   /**
@@ -133,16 +136,17 @@ export class Observer {
 
   /**
    * Adds a wiretap reader. The sink first receives the kept messages of the last `replayMs` milliseconds that
-   * match the filter, and then new messages that match. If no observer thread runs, the sink is closed at
-   * once. The returned `close` removes the reader.
+   * match the filter, and then new messages that match. Equal messages within `foldMs` milliseconds are one
+   * message; 0 to fold none. If no observer thread runs, the sink is closed at once. The returned `close`
+   * removes the reader.
    */
-  read(filter: WiretapFilter, replayMs: number, sink: Sink): { close(): void } {
+  read(filter: WiretapFilter, { replayMs, foldMs }: WiretapTimes, sink: Sink): { close(): void } {
     if (this.#thread === null) {
       sink.close('going_away');
       return { close: () => {} };
     }
     const reader = this.#readers.open(sink);
-    this.#send({ kind: 'open', reader, filter, sinceMs: Date.now() - replayMs });
+    this.#send({ kind: 'open', reader, filter, sinceMs: Date.now() - replayMs, foldMs });
     return { close: () => this.#readers.close(reader) };
   }
 

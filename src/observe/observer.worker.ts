@@ -61,7 +61,7 @@ parent.serve(
     see_owners: (message) => observer.seeOwners(message.changes),
     record: (message) => observer.record(message.delta),
     open: (message) => {
-      observer.hub.open(message.reader, message.filter, message.sinceMs);
+      observer.hub.open(message.reader, message.filter, message.sinceMs, message.foldMs);
       observer.reportWanted();
     },
     closed: (message) => {

@@ -106,6 +106,8 @@ describe('query parameters', () => {
       '?generation: Must be a whole number from 1 in decimal digits.',
     ],
     ['GET', '/api/v1/wiretap/stream?replay=', '?replay: Must be a duration such as 10s or 500ms.'],
+    ['GET', '/api/v1/wiretap/stream?fold=49ms', '?fold: Must be a duration from 50ms to 10s, such as 250ms.'],
+    ['GET', '/api/v1/wiretap/stream?fold=11s', '?fold: Must be a duration from 50ms to 10s, such as 250ms.'],
   ])(
     'the API request %s %s is refused with a sentence about the invalid value of its query parameter',
     async (method, url, detail) => {

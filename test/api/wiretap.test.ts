@@ -4,6 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { expect, onTestFinished, test } from 'vitest';
 import WebSocket from 'ws';
 import { isStillAllowed } from '#api/access/authentication.js';
+import type { WiretapTimes } from '#observe/observer.js';
 import { NOTHING_LOST } from '#observe/wiretap/frame.js';
 import { Readers, type Sink } from '#observe/wiretap/readers.js';
 import type { WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
@@ -16,7 +17,7 @@ import { openWebSocket } from './websocket-client.js';
 const PATH = '/api/v1/wiretap/stream';
 const frame = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 
-type Opened = { readonly filter: WiretapFilter; readonly replayMs: number; readonly sink: Sink };
+type Opened = WiretapTimes & { readonly filter: WiretapFilter; readonly sink: Sink };
 
 /**
  * Starts an API with a fake wiretap. `opened` lists the readers of the API, so that a test can send frames to
@@ -28,8 +29,8 @@ async function tapped() {
   const node = fakeManagement({
     wiretap: {
       replayMs: 30_000,
-      read: (filter, replayMs, sink) => {
-        opened.push({ filter, replayMs, sink });
+      read: (filter, times, sink) => {
+        opened.push({ filter, ...times, sink });
         return { close: () => void closed++ };
       },
     },
@@ -51,11 +52,12 @@ const message = (socket: WebSocket): Promise<string> =>
 
 test('a wiretap client over WebSocket receives frames as text, and the reason when the node closes the stream', async () => {
   const { connect, opened: taps, closed } = await tapped();
-  const socket = connect('?src=10.0.0.0/8&src=192.0.2.1&port=8000-8100&hostname=*.Example.com.&replay=10s');
+  const socket = connect('?src=10.0.0.0/8&src=192.0.2.1&port=8000-8100&hostname=*.Example.com.&replay=10s&fold=250ms');
   await opened(socket);
   expect(socket.protocol).toBe('weir.wiretap.v1');
   expect(taps[0]).toMatchObject({
     replayMs: 10_000,
+    foldMs: 250,
     filter: {
       sources: [
         { address: 0x0a00_0000, length: 8 },
@@ -136,7 +138,7 @@ test.each(PAUSED)(
   async (_, open) => {
     const readers = new Readers({ more: () => {}, closed: () => {}, written: () => {} });
     onTestFinished(() => readers.stop());
-    const read = (_filter: WiretapFilter, _replayMs: number, sink: Sink) => {
+    const read = (_filter: WiretapFilter, _times: WiretapTimes, sink: Sink) => {
       const number = readers.open(sink);
       readers.subscribe(number, 1);
       return { close: () => readers.close(number) };

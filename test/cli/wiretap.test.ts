@@ -131,6 +131,15 @@ describe('weir wiretap', () => {
     expect(out).toBe(`${LINES[0]}  sent to 198.51.100.1:80\n`);
   });
 
+  it('`weir wiretap --fold` asks the node for folded messages, and prints how many messages each stands for', async () => {
+    const folded = { ...flow, count: 12, first_seen: '2026-01-31T11:59:59.750Z' };
+    const { url, asked } = await wiretapThatSends({ frames: [[folded, { ...folded, count: 1 }]], after: 'stay' });
+    const { out } = await until(2, ['wiretap', '--fold', '1s', '--server', url]);
+    expect(asked).toEqual(['text/event-stream /api/v1/wiretap/stream?fold=1s']);
+    const [many, one] = out.split('\n');
+    expect([many?.endsWith('  ×12'), one]).toEqual([true, LINES[0]]);
+  });
+
   it('`weir wiretap` prints verdicts and the number of lost messages in colours on a terminal', async () => {
     const { url } = await wiretapThatSends({ frames: [[denied, lost]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--server', url], { colours: true });

@@ -1,4 +1,4 @@
-import { beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
@@ -512,5 +512,131 @@ describe('lost wiretap events', () => {
     expect(given).toEqual([]);
     hub.written(bytes);
     expect(given).toMatchObject([{ messages: 0, lost: { reader: 2 } }]);
+  });
+});
+
+describe('a wiretap reader that folds messages', () => {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+  const counts = () => messages().map(({ dst_port: port, count }) => [port, count]);
+
+  test('a wiretap reader that folds messages receives one message for equal events within the time, and other readers each event at once', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0, 250);
+    hub.open(2, ALL, 0);
+    given = [];
+    hub.events(batchOf([flow(443), flow(443), flow(80)]), 0);
+    expect(given).toMatchObject([{ to: { channel: 2 }, messages: 3 }]);
+    vi.advanceTimersByTime(200);
+    hub.events(batchOf([flow(443, { sourcePort: 7 })]), 200);
+    given = [];
+    vi.advanceTimersByTime(49);
+    expect(given).toEqual([]);
+    vi.advanceTimersByTime(1);
+    expect(given).toMatchObject([{ to: { channel: 1 }, messages: 4 }]);
+    expect(messages()[0]).toEqual({
+      ...FLOW_MESSAGE,
+      dst_names: [],
+      time: expect.any(String) as string,
+      src_port: 7,
+      policy_id: record.id,
+      translation: null,
+      count: 3,
+      first_seen: '1970-01-01T00:00:00.000Z',
+    });
+    expect(counts()).toEqual([
+      [443, 3],
+      [80, 1],
+    ]);
+    // 4 events to the reader without a fold, and 2 messages to the other.
+    expect(hub.messages).toBe(6);
+    hub.close(2);
+    given = [];
+    hub.events(batchOf([flow(443)]), 300);
+    vi.advanceTimersByTime(250);
+    expect(counts()).toEqual([[443, 1]]);
+  });
+
+  test('a wiretap reader that folds messages starts no timer without messages, and leaves none when it closes', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, { ...ALL, protocols: [17] }, 0, 250);
+    hub.events(batchOf([flow(443)]), 0);
+    expect(vi.getTimerCount()).toBe(0);
+    hub.open(2, ALL, 0, 250);
+    hub.events(batchOf([flow(443)]), 0);
+    expect(vi.getTimerCount()).toBe(1);
+    hub.close(2);
+    expect(vi.getTimerCount()).toBe(0);
+  });
+
+  test('a wiretap reader that folds messages receives the messages before the end of the time if more than 4,096 are different', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0, 10_000);
+    given = [];
+    hub.events(batchOf(Array.from({ length: 4_097 }, (_, port) => flow(port))), 0);
+    expect(ports()).toHaveLength(4_096);
+    vi.advanceTimersByTime(10_000);
+    expect(ports()).toEqual(Array.from({ length: 4_097 }, (_, port) => port));
+  });
+
+  test('a wiretap reader that folds messages learns at once how many events were lost', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0, 10_000);
+    given = [];
+    hub.events(batchOf([flow(1)], { lost: 5 }), 0);
+    expect(given).toMatchObject([{ messages: 0, lost: { kernel: 5 } }]);
+  });
+
+  test('a wiretap reader that folds messages learns how many messages were folded into those that were dropped', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, ALL, 0);
+    hub.open(2, ALL, 0, 250);
+    const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));
+    let bytes = 0;
+    while (bytes <= 32 * 1024 * 1024) {
+      given = [];
+      hub.events(many, 0);
+      bytes += given.reduce((sum, one) => sum + ('bytes' in one ? one.bytes.length : 0), 0);
+    }
+    hub.close(1);
+    vi.advanceTimersByTime(250);
+    given = [];
+    hub.events(batchOf([flow(1), flow(1), flow(1), flow(2)]), 0);
+    vi.advanceTimersByTime(250);
+    expect(given).toEqual([]);
+    hub.written(bytes);
+    const [lost] = given;
+    expect([given.length, lost !== undefined && 'lost' in lost && lost.lost.reader % 8_192]).toEqual([1, 4]);
+  });
+
+  test('a wiretap reader that folds messages receives a replay folded, and every event exactly once', () => {
+    const hub = hubKeeping(10_000);
+    hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
+    hub.open(8, ALL, 20_000, 250);
+    hub.events(batchOf([flow(2), flow(2)]), 2_000);
+    given = [];
+    hub.open(9, ALL, 0, 250);
+    for (const _ of [1, 2]) hub.more(9);
+    hub.events(batchOf([flow(3)]), 3_000);
+    vi.advanceTimersByTime(250);
+    const to = (one: (typeof given)[number]) => ('bytes' in one ? Object.keys(one.to)[0] : 'subscribed');
+    expect(given.map(to)).toEqual(['reader', 'reader', 'reader', 'channel', 'subscribed', 'channel']);
+    const ofFirst = given.filter((one) => to(one) === 'channel');
+    given = given.filter((one, at) => to(one) === 'reader' || at > 4);
+    expect(counts()).toEqual([
+      [1, 512],
+      [1, 88],
+      [2, 2],
+      [3, 1],
+    ]);
+    given = ofFirst;
+    expect(counts()).toEqual([
+      [2, 2],
+      [3, 1],
+    ]);
   });
 });

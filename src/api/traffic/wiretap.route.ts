@@ -49,6 +49,11 @@ const wiretapQuery = z.strictObject({
     .describe(
       'The stream begins with the messages of this last period, such as `10s`. The maximum is `wiretap.replay` of the configuration.',
     ),
+  fold: duration(50, 10_000, 'Must be a duration from 50ms to 10s, such as 250ms.')
+    .optional()
+    .describe(
+      'Messages within this time that differ only in time, source port and sizes are one message with `count` and `first_seen`; its other fields are those of the latest. Without it each message is sent at once.',
+    ),
 });
 type WiretapQuery = z.infer<typeof wiretapQuery>;
 
@@ -80,13 +85,14 @@ export const wiretapResource: Resource = (api, management) => {
   const { wiretap } = management;
   const wanted = ({ query }: Pick<FastifyRequest, 'query'>) => {
     const read = query as z.infer<typeof wiretapQuery>;
-    return { filter: wiretapFilterOf(read), replayMs: replayOf(read, wiretap.replayMs), scope: read.scope };
+    const times = { replayMs: replayOf(read, wiretap.replayMs), foldMs: read.fold ?? 0 };
+    return { filter: wiretapFilterOf(read), times, scope: read.scope };
   };
   const streamFor = (request: FastifyRequest): Stream => {
-    const { filter, replayMs, scope } = wanted(request);
+    const { filter, times, scope } = wanted(request);
     return {
       begin: (sink) => {
-        const own = (taking: Sink) => wiretap.read(filter, replayMs, taking);
+        const own = (taking: Sink) => wiretap.read(filter, times, taking);
         return scope === 'cluster' ? wiretapOfNodes(management, queryOf(request.raw), own, sink) : own(sink);
       },
       isAllowed: () => request.isStillAllowed(),

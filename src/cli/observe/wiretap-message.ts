@@ -38,6 +38,7 @@ const messageSchema = z.looseObject({
   query_type: text,
   addresses: names,
   count: number,
+  first_seen: text,
   where: text,
 });
 export type WiretapMessage = z.infer<typeof messageSchema>;
@@ -59,8 +60,14 @@ export function wiretapLine(message: WiretapMessage, style: Style): string {
     message.type.padEnd('flow_suspend'.length),
     style.verdict(verdict, verdict.padEnd('redirect'.length)),
     ...(message.type === 'dns' ? dnsCells(message) : packetCells(message)),
+    ...foldedCells(message),
   ];
   return cells.join('  ').trimEnd();
+}
+
+/** The number of messages that a folded message stands for; of lookups in a message about them. */
+function foldedCells({ first_seen: firstSeen, count }: WiretapMessage): string[] {
+  return typeof firstSeen === 'string' && typeof count === 'number' && count > 1 ? [`×${count}`] : [];
 }
 
 function packetCells(message: WiretapMessage): string[] {

@@ -22,6 +22,7 @@ type Options = Output & {
   readonly rule?: string[];
   readonly verdict?: string[];
   readonly replay?: string;
+  readonly fold?: string;
   readonly allNodes?: boolean;
 };
 
@@ -42,17 +43,18 @@ export function addWiretapCommand(program: Command, terminal: Terminal): void {
     .option('--verdict <verdict...>', 'allow, deny, audit or redirect')
     .option('--all-nodes', 'of all nodes of the cluster')
     .option('--replay <duration>', 'begin with the messages of this last period, such as 10s')
+    .option('--fold <duration>', 'show equal messages within this time, such as 1s, as one with a count')
     .action(async (options: Options) => {
       await listen(createClient(options, terminal), options, terminal);
     });
 }
 
 function pathOf(
-  { type, src, dst, port, proto, hostname, group, rule, verdict, allNodes }: Options,
+  { type, src, dst, port, proto, hostname, group, rule, verdict, allNodes, fold }: Options,
   replay: string | undefined,
 ): string {
   const traffic: Record<string, Parameter> = { type, src, dst, port, proto, hostname };
-  const filters = { ...traffic, group, rule, verdict, replay, scope: scopeParameter(allNodes) };
+  const filters = { ...traffic, group, rule, verdict, replay, fold, scope: scopeParameter(allNodes) };
   return withQuery('/api/v1/wiretap/stream', filters);
 }
 

@@ -76,6 +76,12 @@ export class EventBatch {
     return this.#packed.unixMs - (this.#packed.monotonicNs - timeNs) / 1e6;
   }
 
+  /** The clocks that convert event times to dates. */
+  get clock(): Pick<PackedEvents, 'monotonicNs' | 'unixMs'> {
+    const { monotonicNs, unixMs } = this.#packed;
+    return { monotonicNs, unixMs };
+  }
+
   type(index: number): EventType {
     return nameOf(TYPES, this.#view.getUint8(this.#at(index) + EVENT_OFFSETS.type), 'event type');
   }

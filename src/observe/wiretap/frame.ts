@@ -55,6 +55,7 @@ export type Frame = {
   readonly to: { readonly channel: number } | { readonly reader: number };
   /** The messages as JSON; empty if the frame only reports losses. */
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** The number of messages before equal ones were folded into one. It is lost if the frame is dropped. */
   readonly messages: number;
   readonly lost: Lost;
 };

@@ -4,6 +4,7 @@ import type { EventBatch } from '#dataplane/events/batch.js';
 import { MessageCache } from '#observe/wiretap/messages/message-cache.js';
 import { type MessageSurroundings, MessageWriter } from '#observe/wiretap/messages/message-writer.js';
 import { added, type Frame, isNothing, type Lost, less, NOTHING_LOST } from './frame.js';
+import { type FoldedFrame, MessageFold } from './message-fold.js';
 import { ReplayBuffer, type ReplayEntry } from './replay-buffer.js';
 import { type Seen, sizeOf } from './seen-batch.js';
 import { CompiledFilter, type WiretapFilter } from './wiretap-filter.js';
@@ -34,6 +35,11 @@ type Channel = {
   readonly number: number;
   readonly key: string;
   readonly filter: CompiledFilter;
+  /** For how long equal messages are folded into one, in milliseconds; 0 to send each message at once. */
+  readonly foldMs: number;
+  readonly fold: MessageFold | null;
+  /** Runs while `fold` has rows, until they are sent. */
+  timer: NodeJS.Timeout | undefined;
   readers: number;
   lost: Lost;
 };
@@ -64,15 +70,17 @@ export type HubOutput = {
 };
 
 /**
- * Builds wiretap frames. All readers with the same filter share a channel, so each frame is built once per
- * channel. A new reader first receives messages of the replay buffer; each replay frame is sent after the
- * previous one was written. At the end of the replay buffer, the reader subscribes to its channel, so that it
- * gets each message exactly once.
+ * Builds wiretap frames. All readers with the same filter and the same time of folding share a channel, so
+ * each frame is built once per channel. A new reader first receives messages of the replay buffer; each
+ * replay frame is sent after the previous one was written. At the end of the replay buffer, the reader
+ * subscribes to its channel, so that it gets each message exactly once.
  */
 export class WiretapHub {
   readonly #known: MessageSurroundings;
+  readonly #writer: MessageWriter;
   readonly #live: MessageCache;
   readonly #again: MessageCache;
+  readonly #foldedAgain: MessageFold;
   readonly #output: HubOutput;
   readonly #kept: ReplayBuffer;
   readonly #channels = new Map<string, Channel>();
@@ -84,9 +92,10 @@ export class WiretapHub {
 
   constructor(known: MessageSurroundings, output: HubOutput, replayMs: number) {
     this.#known = known;
-    const writer = new MessageWriter(known);
-    this.#live = new MessageCache(writer);
-    this.#again = new MessageCache(writer);
+    this.#writer = new MessageWriter(known);
+    this.#live = new MessageCache(this.#writer);
+    this.#again = new MessageCache(this.#writer);
+    this.#foldedAgain = new MessageFold(this.#writer);
     this.#output = output;
     this.#kept = new ReplayBuffer(replayMs);
   }
@@ -118,10 +127,11 @@ export class WiretapHub {
 
   /**
    * Adds a reader. The reader first receives the messages of the replay buffer that arrived at or after
-   * `sinceMs`, in milliseconds since 1970.
+   * `sinceMs`, in milliseconds since 1970. Equal messages within `foldMs` milliseconds are folded into one; 0
+   * to fold none.
    */
-  open(reader: number, filter: WiretapFilter, sinceMs: number): void {
-    const channel = this.#channelFor(filter);
+  open(reader: number, filter: WiretapFilter, sinceMs: number, foldMs = 0): void {
+    const channel = this.#channelFor(filter, foldMs);
     if (channel === undefined) {
       this.#output.refused(reader);
       return;
@@ -152,9 +162,12 @@ export class WiretapHub {
     }
     let given = 0;
     while (given === 0 && replay.entry < this.#kept.end) given = this.#readOn(reader, replay);
-    if (given === 0 && !isNothing(replay.lost)) this.#replayed(reader, replay, noBytes(), 0);
+    if (given === 0 && !isNothing(replay.lost))
+      this.#replayed(reader, replay, { bytes: noBytes(), rows: 0, messages: 0 });
     if (replay.entry < this.#kept.end) return;
     this.#replays.delete(reader);
+    // The reader has received the messages in the fold by the replay. Send them before it subscribes.
+    this.#flush(replay.channel);
     this.#output.subscribed(reader, replay.channel.number);
   }
 
@@ -163,7 +176,9 @@ export class WiretapHub {
     if (channel === undefined) return;
     this.#channelOf.delete(reader);
     this.#replays.delete(reader);
-    if (--channel.readers === 0) this.#channels.delete(channel.key);
+    if (--channel.readers > 0) return;
+    this.#channels.delete(channel.key);
+    clearTimeout(channel.timer);
   }
 
   /** Call this method when frames of `bytes` bytes in total were written to sockets or discarded. */
@@ -192,19 +207,24 @@ export class WiretapHub {
       for (const channel of this.#channels.values()) {
         if (!channel.filter.wants(seen.kind)) continue;
         channel.lost = added(channel.lost, lost);
-        this.#tell(channel, matching(seen, channel.filter), written);
+        const found = matching(seen, channel.filter);
+        if (channel.fold === null) this.#tell(channel, found, written);
+        else this.#fold(channel, channel.fold, seen, found);
       }
     }
     this.#kept.add({ atMs: nowMs, seen, lost });
   }
 
-  #channelFor(filter: WiretapFilter): Channel | undefined {
-    const key = JSON.stringify(filter);
+  #channelFor(filter: WiretapFilter, foldMs: number): Channel | undefined {
+    const key = JSON.stringify([filter, foldMs]);
     const known = this.#channels.get(key);
     if (known !== undefined) return known;
     if (this.#channels.size >= CHANNELS) return undefined;
     const compiled = new CompiledFilter(filter, this.#known);
-    const channel: Channel = { number: ++this.#lastChannel, key, filter: compiled, readers: 0, lost: NOTHING_LOST };
+    const fold = foldMs === 0 ? null : new MessageFold(this.#writer);
+    const number = ++this.#lastChannel;
+    const shared = { number, key, filter: compiled, foldMs, fold, timer: undefined };
+    const channel: Channel = { ...shared, readers: 0, lost: NOTHING_LOST };
     this.#channels.set(key, channel);
     return channel;
   }
@@ -221,6 +241,31 @@ export class WiretapHub {
       channel.lost = NOTHING_LOST;
     }
     this.#sendLost(channel);
+  }
+
+  #fold(channel: Channel, fold: MessageFold, seen: Seen, found: readonly number[]): void {
+    for (const index of found) {
+      if (fold.isFull) this.#flush(channel);
+      fold.add(seen, index);
+    }
+    if (fold.size > 0) channel.timer ??= setTimeout(() => this.#flush(channel), channel.foldMs).unref();
+    // Losses do not wait for the end of the window, because a reader must be told within a second.
+    if (this.#underWay <= UNDER_WAY_BYTES) this.#sendLost(channel);
+  }
+
+  /** Sends the rows of a channel that folds messages, and begins a new window with its next message. */
+  #flush(channel: Channel): void {
+    clearTimeout(channel.timer);
+    channel.timer = undefined;
+    const to = { channel: channel.number };
+    for (const { bytes, rows, messages } of channel.fold?.drain(FRAME_MESSAGES) ?? []) {
+      if (this.#underWay > UNDER_WAY_BYTES) {
+        channel.lost = added(channel.lost, { ...NOTHING_LOST, reader: messages });
+        continue;
+      }
+      this.#give({ to, bytes, messages, lost: channel.lost }, rows);
+      channel.lost = NOTHING_LOST;
+    }
   }
 
   #sendLost(channel: Channel): void {
@@ -245,7 +290,14 @@ export class WiretapHub {
     const found: number[] = [];
     for (; replay.index < size && found.length < FRAME_MESSAGES; replay.index++, replay.count++)
       if (matches(replay.index)) found.push(replay.index);
-    if (found.length > 0) this.#replayed(reader, replay, this.#again.of(seen).frame(found), found.length);
+    if (found.length > 0) {
+      const isFolded = replay.channel.fold !== null;
+      const messages = found.length;
+      const frames = isFolded
+        ? this.#foldedReplay(seen, found)
+        : [{ bytes: this.#again.of(seen).frame(found), rows: messages, messages }];
+      for (const frame of frames) this.#replayed(reader, replay, frame);
+    }
     if (replay.index >= size) {
       replay.entry++;
       replay.index = 0;
@@ -253,14 +305,21 @@ export class WiretapHub {
     return found.length;
   }
 
-  #replayed(reader: number, replay: Replay, bytes: Uint8Array<ArrayBuffer>, messages: number): void {
-    this.#give({ to: { reader }, bytes, messages, lost: replay.lost });
+  /** Returns one frame, since `found` has at most as many messages as a frame. */
+  #foldedReplay(seen: Seen, found: readonly number[]): readonly FoldedFrame[] {
+    for (const index of found) this.#foldedAgain.add(seen, index);
+    return this.#foldedAgain.drain(FRAME_MESSAGES);
+  }
+
+  #replayed(reader: number, replay: Replay, { bytes, rows, messages }: FoldedFrame): void {
+    this.#give({ to: { reader }, bytes, messages, lost: replay.lost }, rows);
     replay.lost = NOTHING_LOST;
   }
 
-  #give(frame: Frame): void {
+  /** `rows` is the number of messages in the bytes of the frame. */
+  #give(frame: Frame, rows: number = frame.messages): void {
     this.#underWay += frame.bytes.length;
-    this.messages += frame.messages;
+    this.messages += rows;
     this.#output.frame(frame);
   }
 }

@@ -68,6 +68,9 @@ const part = {
   wireDestination: bytesOf('{"dst":"'),
   wirePort: bytesOf('","dst_port":'),
   nothing: bytesOf('null'),
+  count: bytesOf(',"count":'),
+  firstSeen: bytesOf(',"first_seen":"'),
+  endOfText: bytesOf('"}'),
 } as const;
 const QUERY_TYPES: Readonly<Record<number, string>> = {
   1: 'A',
@@ -103,6 +106,7 @@ export class MessageWriter {
   readonly #interfaces = new Map<string, Uint8Array>();
   readonly #seen = new TimeText();
   readonly #opened = new TimeText();
+  readonly #first = new TimeText();
 
   constructor(known: MessageSurroundings) {
     this.#known = known;
@@ -132,6 +136,22 @@ export class MessageWriter {
 
   connection(out: ByteWriter, seen: SeenConnection): void {
     out.text(connectionMessage(seen, this.#known));
+  }
+
+  /**
+   * Adds to the last message that it stands for `count` equal messages, of which the first was at `firstMs`.
+   * `count` is null if the message already has a count.
+   */
+  folded(out: ByteWriter, firstMs: number, count: number | null): void {
+    // Overwrite the brace that ends the message.
+    out.length--;
+    if (count !== null) {
+      out.put(part.count);
+      out.number(count);
+    }
+    out.put(part.firstSeen);
+    out.put(this.#first.of(firstMs));
+    out.put(part.endOfText);
   }
 
   #flow(out: ByteWriter, record: EventRecord, type: Exclude<RecordType, 'verdict'>): void {
