@@ -21,6 +21,7 @@ const SHOWN = {
   policy_id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10',
   generation: 7,
   source_group: 'lan',
+  source_groups: null,
   rule: 'web',
   decided_by: 'rule',
   src_ip: '10.0.0.7',

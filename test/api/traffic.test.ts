@@ -112,7 +112,7 @@ describe('GET /api/v1/flows', () => {
       matched: 40,
       items: [
         flow,
-        { ...echo, decider: { kind: 'policy_default' } },
+        { ...echo, decider: { kind: 'policy_default' }, sourceGroups: { ids: ['lan', 'nas'], hasSelectors: true } },
         { ...flow, foreign: true, decider: null, verdict: null, generation: null },
         { ...flow, decider: null, current: false },
         { ...flow, verdict: 'deny', suspended: true },
@@ -138,6 +138,7 @@ describe('GET /api/v1/flows', () => {
             icmp_id: 77,
             state: 'icmp_opened',
             decided_by: 'policy_default',
+            source_groups: ['lan', 'nas'],
           },
           { ...shown, ...nobody, foreign: true, decided_by: 'nobody', verdict: null, generation: null },
           { ...shown, ...nobody, decided_by: 'policy_gone', current: false },
@@ -157,6 +158,21 @@ describe('GET /api/v1/flows', () => {
       { filter: NO_FILTER, after: null, limit: 100 },
       { filter: NO_FILTER, after: key, limit: 5 },
     ]);
+  });
+
+  test('GET /api/v1/flows shows the groups of an owned source only if the policy has no Kubernetes selectors', async () => {
+    const { ask, node } = await rig();
+    const owned = { ...flow, source: OWNED, decider: { kind: 'policy_default' } } as const;
+    node.reads.flows = {
+      matched: 2,
+      items: [
+        { ...owned, sourceGroups: { ids: ['lan'], hasSelectors: false } },
+        { ...owned, sourceGroups: { ids: ['lan'], hasSelectors: true } },
+      ],
+      next: null,
+    };
+    const { items } = (await ask('GET', '/api/v1/flows')).json<{ items: { source_groups: unknown }[] }>();
+    expect(items.map(({ source_groups: groups }) => groups)).toEqual([['lan'], null]);
   });
 
   test('GET /api/v1/flows shows the addresses that a flow with NAT has on the wire', async () => {

@@ -84,15 +84,20 @@ describe('a listed flow', () => {
   });
 
   test('a listed flow of ICMP has an identifier instead of ports, and a default instead of a rule if a default allowed it', async () => {
-    activate(lan);
+    activate({ ...lan, groups: [...lan.groups, group(['10.0.0.0/8'], [], { id: 'all' })] });
     kernel.runPacket(icmp(8), { icmpId: 99 });
     kernel.runPacket({ ...icmp(8), source: dns.source });
     kernel.runPacket({ ...icmp(8), source: 0x0a00_0201 });
-    const listed = (await page()).items.map(({ ports, icmpId, decider }) => ({ ports, icmpId, decider }));
+    const listed = (await page()).items.map(({ ports, icmpId, decider, sourceGroups }) => ({
+      ...{ ports, icmpId, decider, sourceGroups },
+    }));
     expect(listed).toEqual([
-      { ports: null, icmpId: 99, decider: { kind: 'rule', group: 'lan', rule: 'ping' } },
-      { ports: null, icmpId: 77, decider: { kind: 'group_default', group: 'wan' } },
-      { ports: null, icmpId: 77, decider: { kind: 'policy_default' } },
+      { ports: null, icmpId: 99, decider: { kind: 'rule', group: 'lan', rule: 'ping' }, sourceGroups: null },
+      { ports: null, icmpId: 77, decider: { kind: 'group_default', group: 'wan' }, sourceGroups: null },
+      {
+        ...{ ports: null, icmpId: 77, decider: { kind: 'policy_default' } },
+        sourceGroups: { ids: ['all'], hasSelectors: false },
+      },
     ]);
   });
 

@@ -58,6 +58,7 @@ test('a wiretap reader gets a message for an allowed flow and for a denied packe
     drop_reason: 'policy_deny',
     source_group: null,
     decided_by: 'policy_default',
+    source_groups: ['clients'],
   });
   socket.close();
 });

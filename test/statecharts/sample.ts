@@ -7,6 +7,7 @@ import { NONE, type Program } from '#contracts/policy/program.js';
 import type { ProofSample } from '#contracts/policy/proof-types.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { namePool, nameTables } from '#policy/compile/lookups/name-pool.js';
+import { groupSourcesOf } from '#policy/model/sources/group-sources.js';
 
 const none = new Uint32Array(0);
 const zero = new Uint32Array(1);
@@ -35,6 +36,7 @@ export const PROGRAM: Program = {
     groupIds: { bytes: new Uint8Array(), ends: none },
     ruleIds: { bytes: new Uint8Array(), ends: zero },
     verdicts: Uint8Array.of(2),
+    sources: groupSourcesOf([]),
   },
 };
 

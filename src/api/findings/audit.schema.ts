@@ -3,6 +3,7 @@ import { coverageShape, ONE_NODE } from '#api/nodes/ask-nodes.js';
 import { instant } from '#api/openapi/answer.schema.js';
 import { FEW, few, listOf, oneOrMore, wholeNumber, wordsOf } from '#api/requests/query-parameters.js';
 import { OwnerSchema } from '#api/traffic/owner.schema.js';
+import { sourceGroupsOf } from '#api/traffic/source-groups.schema.js';
 import { FINDING_TYPES, LISTED_TYPES } from '#observe/findings/finding.js';
 import type { FindingFilter, FindingPage } from '#observe/findings/finding-filter.js';
 import { shownFinding } from '#observe/findings/finding-json.js';
@@ -24,6 +25,7 @@ const FindingSchema = z
     policy_id: z.string().nullable(),
     generation: count.nullable().describe('The generation of the policy that made the latest decision.'),
     source_group: z.string().nullable(),
+    source_groups: sourceGroupsOf('at the latest event'),
     rule: z.string().nullable(),
     decided_by: z.enum(['rule', 'group_default', 'policy_default']).nullable(),
     src_ip: z.union([z.ipv4(), z.ipv6()]).nullable(),

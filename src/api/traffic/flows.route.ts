@@ -112,13 +112,15 @@ function placeOn(node: string, cursor: string | undefined): { after: Uint8Array 
 }
 
 function shown(flow: LiveFlow, node: string, ownerOf: (address: number) => OwnerName | null): ShownFlow {
-  const { decider, ports, packets, bytes, interfaces, translation } = flow;
+  const { decider, ports, packets, bytes, interfaces, translation, sourceGroups } = flow;
+  const sourceOwner = ownerOf(flow.source);
+  const isKnown = sourceGroups !== null && !(sourceGroups.hasSelectors && sourceOwner !== null);
   return {
     id: idOf(flow.key),
     node_id: node,
     src: formatAddress(flow.source),
     dst: formatAddress(flow.destination),
-    src_owner: ownerOf(flow.source),
+    src_owner: sourceOwner,
     dst_owner: ownerOf(flow.destination),
     proto: flow.protocol,
     src_port: ports?.[0] ?? null,
@@ -128,6 +130,7 @@ function shown(flow: LiveFlow, node: string, ownerOf: (address: number) => Owner
     verdict: flow.verdict,
     decided_by: decider?.kind ?? (flow.foreign ? 'nobody' : 'policy_gone'),
     source_group: decider === null || decider.kind === 'policy_default' ? null : decider.group,
+    source_groups: isKnown ? [...sourceGroups.ids] : null,
     rule: decider?.kind === 'rule' ? decider.rule : null,
     foreign: flow.foreign,
     suspended: flow.suspended,

@@ -13,6 +13,7 @@ import {
 } from '#api/requests/query-parameters.js';
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { OwnerSchema } from './owner.schema.js';
+import { sourceGroupsOf } from './source-groups.schema.js';
 
 export const FLOW_VERDICTS = ['allow', 'deny', 'audit', 'redirect'] as const;
 export const FLOW_STATES = [
@@ -56,6 +57,7 @@ const FlowSchema = z
         '`nobody`: the flow is foreign. `policy_gone`: the node no longer knows the policy that decided; the next packet is evaluated again.',
       ),
     source_group: z.string().nullable(),
+    source_groups: sourceGroupsOf('by this policy'),
     rule: z.string().nullable(),
     foreign: z
       .boolean()

@@ -453,6 +453,12 @@ export type LiveFlow = {
    * has the rule names of that policy.
    */
   readonly decider: Decider | null;
+  /**
+   * If the default of a policy decided: the ids of the first groups of this policy with a prefix that
+   * contains the source. `hasSelectors`: whether the policy has Kubernetes selectors, whose members are not
+   * considered. Null if something else decided.
+   */
+  readonly sourceGroups: { readonly ids: readonly string[]; readonly hasSelectors: boolean } | null;
   readonly foreign: boolean;
   /**
    * Whether a later policy refuses the flow. The datapath keeps such a flow: it passes nothing, and each

@@ -25,6 +25,19 @@ export type RuleNames = {
    * and mode: allow, deny or audit.
    */
   readonly verdicts: Uint8Array;
+  readonly sources: GroupSources;
+};
+
+/**
+ * The source prefixes of all groups. The prefixes of length `n` have the indexes `offsets[n]` … `offsets[n +
+ * 1] - 1`, and are sorted by address and then by group. `groups`: for each prefix, the index of its group.
+ * `hasSelectors`: whether a group has Kubernetes selectors, so that its members are not among the prefixes.
+ */
+export type GroupSources = {
+  readonly offsets: Uint32Array;
+  readonly addresses: Uint32Array;
+  readonly groups: Uint32Array;
+  readonly hasSelectors: boolean;
 };
 
 export type Decider =

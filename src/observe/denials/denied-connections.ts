@@ -5,7 +5,7 @@ import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
-import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
+import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
 /**
@@ -115,9 +115,11 @@ export class DeniedConnections {
 
   #delta({ seen, isCoarse, ...more }: Pending): FindingDelta {
     const { generation, verdict, reason } = seen;
+    const decider = this.#ruleNameResolver.ofNames(generation, seen.decider);
     return {
       ...emptyIdentity,
-      ...this.#ruleNameResolver.ofNames(generation, seen.decider),
+      ...decider,
+      ...sourceGroupsOf(this.#ruleNameResolver, decider, seen.source, more.sourceOwner),
       type: seen.kind === 'tls' ? 'tls_deny' : 'http_deny',
       source: formatAddress(seen.source),
       protocol: IPPROTO.tcp,

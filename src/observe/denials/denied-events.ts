@@ -11,7 +11,7 @@ import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
-import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
+import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
 import { AT, startOf, wide } from '#observe/wiretap/messages/event-record.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 
@@ -189,9 +189,11 @@ export class DeniedEvents {
     const protocol = kind >>> 24;
     const isIcmp = protocol === IPPROTO.icmp;
     const reason = REASONS[(kind >>> 16) & 0xff];
+    const decider = this.#ruleNameResolver.ofHit(hit, check);
     return {
       ...emptyIdentity,
-      ...this.#ruleNameResolver.ofHit(hit, check),
+      ...decider,
+      ...sourceGroupsOf(this.#ruleNameResolver, decider, source, pending.sourceOwner),
       type: isIcmp ? 'icmp_deny' : 'l4_deny',
       source: addressText(source),
       destination: addressText(destination),
@@ -243,19 +245,24 @@ export function findingsOfLookups(
 ): readonly FindingDelta[] {
   return lookups
     .filter(({ word }) => verdictOf(word) !== 'allow')
-    .map(({ source, hostname, generation, word, count, lastMs }) => ({
-      ...emptyIdentity,
-      ...ruleNameResolver.ofWord(generation, word),
-      type: 'dns_deny',
-      source: formatAddress(source),
-      sourceOwner: owners.of(source, lastMs),
-      hostname,
-      effectiveAction: verdictOf(word) === 'audit' ? 'allow' : 'deny',
-      generation,
-      firstMs: Math.floor(lastMs),
-      lastMs: Math.floor(lastMs),
-      count,
-    }));
+    .map(({ source, hostname, generation, word, count, lastMs }) => {
+      const decider = ruleNameResolver.ofWord(generation, word);
+      const sourceOwner = owners.of(source, lastMs);
+      return {
+        ...emptyIdentity,
+        ...decider,
+        ...sourceGroupsOf(ruleNameResolver, decider, source, sourceOwner),
+        type: 'dns_deny',
+        source: formatAddress(source),
+        sourceOwner,
+        hostname,
+        effectiveAction: verdictOf(word) === 'audit' ? 'allow' : 'deny',
+        generation,
+        firstMs: Math.floor(lastMs),
+        lastMs: Math.floor(lastMs),
+        count,
+      };
+    });
 }
 
 /** Returns a finding for each address that the DNS rebinding protection removed from an answer. */

@@ -9,6 +9,7 @@ export type ShownFinding = {
   policy_id: string | null;
   generation: number | null;
   source_group: string | null;
+  source_groups: string[] | null;
   rule: string | null;
   decided_by: Finding['decidedBy'];
   src_ip: string | null;
@@ -47,6 +48,7 @@ export function shownFinding(finding: Finding, nodeId: string): ShownFinding {
     policy_id: finding.policyId,
     generation: finding.generation,
     source_group: finding.sourceGroup,
+    source_groups: finding.sourceGroups == null ? null : [...finding.sourceGroups],
     rule: finding.rule,
     decided_by: finding.decidedBy,
     src_ip: source !== null && (isIPv4(source) || (!ofApi && isIPv6(source))) ? source : null,

@@ -93,6 +93,12 @@ export type WriteResponse = { readonly status: number; readonly etag: string | n
 export type FindingDelta = FindingIdentity & {
   /** The generation of the policy that decided the last event. Null if no policy decided. */
   readonly generation: number | null;
+  /**
+   * The ids of the groups whose sources contain the source, if the default of the policy decided the last
+   * event. Null if they are not known, if something else decided, and if the finding has no source. Findings
+   * that an older build stored lack this field.
+   */
+  readonly sourceGroups?: readonly string[] | null;
   readonly firstMs: number;
   readonly lastMs: number;
   readonly count: number;

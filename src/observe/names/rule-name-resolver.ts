@@ -1,8 +1,11 @@
+import { textAt } from '#arrays/texts.js';
+import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
 import { rankOf } from '#contracts/policy/verdict-word.js';
 import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import type { FindingIdentity } from '#observe/findings/finding.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
+import { groupsWith, NAMED_GROUPS } from '#policy/model/sources/group-sources.js';
 
 /**
  * The rule or default that decided an event, as names from the policy. All fields are null if no policy was
@@ -10,7 +13,19 @@ import { deciderAt } from '#policy/model/rules/rule-names.js';
  */
 export type NamedDecider = Pick<FindingIdentity, 'policyId' | 'sourceGroup' | 'rule' | 'decidedBy'>;
 
+/** The number of addresses whose groups are cached. */
+const CACHED_SOURCES = 16_384;
+
 const UNKNOWN_DECIDER: NamedDecider = { policyId: null, sourceGroup: null, rule: null, decidedBy: null };
+
+/** Returns the field `sourceGroups` of a finding. Findings that no default of a policy caused lack it. */
+export function sourceGroupsOf(
+  resolver: RuleNameResolver,
+  ...of: Parameters<RuleNameResolver['groupsOfSource']>
+): { readonly sourceGroups?: readonly string[] | null } {
+  const sourceGroups = resolver.groupsOfSource(...of);
+  return sourceGroups === undefined ? {} : { sourceGroups };
+}
 
 /**
  * Finds the names of the rule or default that decided an event. Results of `ofHit` are cached until another
@@ -20,6 +35,10 @@ export class RuleNameResolver {
   readonly #ruleNameHistory: RuleNameHistory;
   #epoch: number | undefined;
   #byHit = new Map<number, { readonly check: number; readonly decider: NamedDecider }>();
+  /** For each result that names the default of a policy, the rule names of this policy. */
+  readonly #ofDefaults = new WeakMap<NamedDecider, RuleNames>();
+  #cached: RuleNames | undefined;
+  readonly #bySource = new Map<number, readonly string[]>();
 
   constructor(ruleNameHistory: RuleNameHistory) {
     this.#ruleNameHistory = ruleNameHistory;
@@ -38,7 +57,7 @@ export class RuleNameResolver {
     const known = this.#byHit.get(hit);
     if (known?.check === check) return known.decider;
     const found = hit === 0 ? undefined : this.#ruleNameHistory.finder().find(hit, check);
-    const decider = found === undefined ? UNKNOWN_DECIDER : nameAt(found.ruleNames, found.rank);
+    const decider = found === undefined ? UNKNOWN_DECIDER : this.#nameAt(found.ruleNames, found.rank);
     this.#byHit.set(hit, { check, decider });
     return decider;
   }
@@ -49,7 +68,7 @@ export class RuleNameResolver {
    */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
-    return ruleNames === undefined ? UNKNOWN_DECIDER : nameAt(ruleNames, rankOf(word));
+    return ruleNames === undefined ? UNKNOWN_DECIDER : this.#nameAt(ruleNames, rankOf(word));
   }
 
   /**
@@ -57,7 +76,7 @@ export class RuleNameResolver {
    * the policy with this generation.
    */
   ofNames(generation: number, decider: Decider | null): NamedDecider {
-    return decider === null ? UNKNOWN_DECIDER : named(this.#ruleNameHistory.ofGeneration(generation), decider);
+    return decider === null ? UNKNOWN_DECIDER : this.#named(this.#ruleNameHistory.ofGeneration(generation), decider);
   }
 
   /**
@@ -67,18 +86,45 @@ export class RuleNameResolver {
   generationOf(epoch: number): number | null {
     return this.#ruleNameHistory.generationOf(epoch) ?? null;
   }
-}
 
-function nameAt(ruleNames: RuleNames, rank: number): NamedDecider {
-  if (rank >= ruleNames.groups.length) return UNKNOWN_DECIDER;
-  return named(ruleNames, deciderAt(ruleNames, rank));
-}
+  /**
+   * Returns the ids of the groups whose sources contain an address, if the default of a policy decided:
+   * `decider` must be a result of this object. At most the first `NAMED_GROUPS` groups in the order of
+   * evaluation, of the policy whose default decided. Undefined if something else decided. Null if the groups
+   * are not known: the policy has Kubernetes selectors, and a Kubernetes object owns the address.
+   */
+  groupsOfSource(
+    decider: NamedDecider,
+    source: number | string | null,
+    owner: OwnerName | null,
+  ): readonly string[] | null | undefined {
+    const ruleNames = this.#ofDefaults.get(decider);
+    if (ruleNames === undefined || typeof source !== 'number') return undefined;
+    if (owner !== null && ruleNames.sources.hasSelectors) return null;
+    if (this.#cached !== ruleNames || this.#bySource.size >= CACHED_SOURCES) this.#bySource.clear();
+    this.#cached = ruleNames;
+    const known = this.#bySource.get(source);
+    if (known !== undefined) return known;
+    const groups = groupsWith(ruleNames.sources, source, NAMED_GROUPS).map((group) =>
+      textAt(ruleNames.groupIds, group),
+    );
+    this.#bySource.set(source, groups);
+    return groups;
+  }
 
-function named(ruleNames: RuleNames | undefined, decider: Decider): NamedDecider {
-  return {
-    policyId: ruleNames?.policy?.id ?? null,
-    sourceGroup: decider.kind === 'policy_default' ? null : decider.group,
-    rule: decider.kind === 'rule' ? decider.rule : null,
-    decidedBy: decider.kind,
-  };
+  #nameAt(ruleNames: RuleNames, rank: number): NamedDecider {
+    if (rank >= ruleNames.groups.length) return UNKNOWN_DECIDER;
+    return this.#named(ruleNames, deciderAt(ruleNames, rank));
+  }
+
+  #named(ruleNames: RuleNames | undefined, decider: Decider): NamedDecider {
+    const named = {
+      policyId: ruleNames?.policy?.id ?? null,
+      sourceGroup: decider.kind === 'policy_default' ? null : decider.group,
+      rule: decider.kind === 'rule' ? decider.rule : null,
+      decidedBy: decider.kind,
+    };
+    if (decider.kind === 'policy_default' && ruleNames !== undefined) this.#ofDefaults.set(named, ruleNames);
+    return named;
+  }
 }

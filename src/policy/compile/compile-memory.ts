@@ -1,4 +1,5 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Group, Policy } from '#contracts/policy/policy-model.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { LookupCompiler } from '#policy/compile/lookups/lookup-compiler.js';
@@ -6,7 +7,8 @@ import type { RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
 import { type Populations, populations } from '#policy/compile/sources/source-populations.js';
 import { Budget, type Used } from '#policy/model/budget.js';
 import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rules/rule-names.js';
-import { sameSources } from '#policy/model/sources/same-sources.js';
+import { groupSourcesOf } from '#policy/model/sources/group-sources.js';
+import { isSameResolution, sameSources } from '#policy/model/sources/same-sources.js';
 import { ProgramTables } from './program-tables.js';
 import { Sequences } from './sequences.js';
 
@@ -19,7 +21,13 @@ export class CompileMemory {
   readonly tables = new ProgramTables();
   readonly lookups = new LookupCompiler();
   private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
-  private named: { readonly groups: readonly Group[]; readonly ruleNames: RuleNames } | undefined;
+  private named:
+    | {
+        readonly groups: readonly Group[];
+        readonly resolution: SelectorResolution;
+        readonly ruleNames: RuleNames;
+      }
+    | undefined;
   private runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
   private ruleBlocks: (RuleBlock | null)[] = [];
   private stamps = new GrowingUint32Array();
@@ -54,10 +62,17 @@ export class CompileMemory {
     return found;
   }
 
-  ruleNames(policy: Policy): RuleNames {
+  /** The sources are those of the latest result if neither the sources nor the resolution has changed. */
+  ruleNames(policy: Policy, resolution: SelectorResolution): RuleNames {
     const { named } = this;
-    const ruleNames = named === undefined ? ruleNamesOf(policy) : ruleNamesAfter(named.ruleNames, named.groups, policy);
-    this.named = { groups: policy.groups, ruleNames };
+    const isKept =
+      named !== undefined && isSameResolution(named.resolution, resolution) && sameSources(named.groups, policy.groups);
+    const sources = isKept ? named.ruleNames.sources : groupSourcesOf(policy.groups, resolution);
+    const ruleNames =
+      named === undefined
+        ? ruleNamesOf(policy, sources)
+        : ruleNamesAfter(named.ruleNames, named.groups, policy, sources);
+    this.named = { groups: policy.groups, resolution, ruleNames };
     return ruleNames;
   }
 

@@ -64,7 +64,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
     ...memory.tables.tables(),
     lookups,
     ranks: words.ranks,
-    ruleNames: memory.ruleNames(policy),
+    ruleNames: memory.ruleNames(policy, membership.scope),
   };
 }
 

@@ -1,12 +1,15 @@
+import { textAt } from '#arrays/texts.js';
 import type { FlowVerdict, LiveFlow } from '#contracts/datapath/datapath.js';
 import { TICK_NS } from '#contracts/datapath/datapath-numbers.js';
 import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { NONE } from '#contracts/policy/program.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import type { Moment } from '#dataplane/flows/moment.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
+import { groupsWith, NAMED_GROUPS } from '#policy/model/sources/group-sources.js';
 
 export type FlowSurroundings = {
   readonly ruleNameHistory: RuleNameHistory;
@@ -36,6 +39,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     state: flow.state,
     verdict: flowVerdict(flow),
     decider: found === undefined ? null : deciderAt(found.ruleNames, found.rank),
+    sourceGroups: found === undefined ? null : sourceGroupsOf(found, flow.source),
     foreign: flow.foreign,
     suspended: flow.suspended,
     generation: flow.foreign ? null : (ruleNameHistory.generationOf(flow.epoch) ?? null),
@@ -48,6 +52,16 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
     interfaces: [interfaces.get(flow.ifindex[0]) ?? null, interfaces.get(flow.ifindex[1]) ?? null],
     translation: null,
   };
+}
+
+function sourceGroupsOf(
+  { ruleNames, rank }: NonNullable<ReturnType<Finder['find']>>,
+  source: number,
+): LiveFlow['sourceGroups'] {
+  const { groups, groupIds, sources } = ruleNames;
+  if (groups[rank] !== NONE) return null;
+  const ids = groupsWith(sources, source, NAMED_GROUPS).map((group) => textAt(groupIds, group));
+  return { ids, hasSelectors: sources.hasSelectors };
 }
 
 function flowVerdict({ foreign, word }: Flow): FlowVerdict | null {

@@ -42,12 +42,14 @@ export function findingId(of: FindingIdentity): string {
 
 const partsOf = ({ integration, kind, namespace, name }: OwnerName) => [integration, kind, namespace, name];
 
-/** The result has the generation of the delta with the later `lastMs`. */
+/** The result has the generation and the source groups of the delta with the later `lastMs`. */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
+  const { generation, sourceGroups } = delta.lastMs >= before.lastMs ? delta : before;
   return {
     ...before,
-    generation: delta.lastMs >= before.lastMs ? delta.generation : before.generation,
+    generation,
+    ...(sourceGroups === undefined ? {} : { sourceGroups }),
     firstMs: Math.min(before.firstMs, delta.firstMs),
     lastMs: Math.max(before.lastMs, delta.lastMs),
     count: before.count + delta.count,

@@ -21,7 +21,10 @@ export function connectionMessage(
   { ruleNameResolver, names, owners }: ConnectionSurroundings,
 ): string {
   const { kind, source, destination, generation, verdict, http } = seen;
-  const { sourceGroup, rule, decidedBy, policyId } = ruleNameResolver.ofNames(generation, seen.decider);
+  const decider = ruleNameResolver.ofNames(generation, seen.decider);
+  const { sourceGroup, rule, decidedBy, policyId } = decider;
+  const sourceOwner = owners.of(source, seen.atMs);
+  const sourceGroups = ruleNameResolver.groupsOfSource(decider, source, sourceOwner);
   return JSON.stringify({
     type: kind,
     time: new Date(seen.atMs).toISOString(),
@@ -33,13 +36,14 @@ export function connectionMessage(
     icmp_id: null,
     src_names: names.of(source),
     dst_names: names.of(destination),
-    ...shownOwners(owners.of(source, seen.atMs), owners.of(destination, seen.atMs)),
+    ...shownOwners(sourceOwner, owners.of(destination, seen.atMs)),
     verdict,
     effective_action: verdict === 'deny' ? 'deny' : 'allow',
     source_group: sourceGroup,
     rule,
     decided_by: decidedBy,
     policy_id: policyId,
+    ...(sourceGroups === undefined ? {} : { source_groups: sourceGroups }),
     generation,
     interface: null,
     reason: seen.reason,

@@ -47,6 +47,7 @@ const part = {
   sourceNames: bytesOf(',"src_names":'),
   destinationNames: bytesOf(',"dst_names":'),
   generation: bytesOf(',"generation":'),
+  unknownGroups: bytesOf(',"source_groups":null'),
   nowhere: bytesOf(',"interface":null'),
   foreign: bytesOf(',"foreign":true,"translation":'),
   judged: bytesOf(',"foreign":false,"translation":'),
@@ -103,6 +104,7 @@ export class MessageWriter {
   readonly #known: MessageSurroundings;
   /** The encoded JSON fields of each decider (the rule or default that decided). */
   readonly #encodedDeciders = new WeakMap<NamedDecider, Uint8Array>();
+  readonly #encodedGroups = new WeakMap<readonly string[], Uint8Array>();
   readonly #interfaces = new Map<string, Uint8Array>();
   readonly #seen = new TimeText();
   readonly #opened = new TimeText();
@@ -130,7 +132,9 @@ export class MessageWriter {
     out.text(
       `{"type":"dns","time":"${time}","src":"${formatAddress(source)}",${owner === null ? '' : `"src_owner":${JSON.stringify(owner)},`}"hostname":${JSON.stringify(hostname)},"query_type":"${QUERY_TYPES[type] ?? `TYPE${type}`}","verdict":${quoted(verdict)},"effective_action":"${action}",`,
     );
-    out.put(this.#decider(ruleNameResolver.ofWord(generation, word)));
+    const decider = ruleNameResolver.ofWord(generation, word);
+    out.put(this.#decider(decider));
+    this.#groups(out, ruleNameResolver.groupsOfSource(decider, source, owner));
     out.text(`,"generation":${generation},"count":${count}}`);
   }
 
@@ -256,7 +260,13 @@ export class MessageWriter {
     this.#names(out, source, destination);
     if (ipv6 === null && !this.#known.owners.isEmpty) this.#owners(out, { batch, at, kind, ipv6 });
     out.put(itemAt(outcomes, (kind >>> 8) & 7));
-    out.put(this.#decider(ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck))));
+    const decider = ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck));
+    out.put(this.#decider(decider));
+    if (ipv6 === null && decider.decidedBy === 'policy_default') {
+      const { owners } = this.#known;
+      const owner = owners.isEmpty ? null : owners.of(source, ownedAt({ batch, at, kind, ipv6 }));
+      this.#groups(out, ruleNameResolver.groupsOfSource(decider, source, owner));
+    }
     out.put(part.generation);
     const generation = ruleNameResolver.generationOf(u32At(words, at + AT.epoch));
     numberOr(out, generation !== null, generation ?? 0);
@@ -280,16 +290,28 @@ export class MessageWriter {
    * Writes the Kubernetes owners of both addresses; for a flow that was opened before, the owners at its
    * begin.
    */
-  #owners(out: ByteWriter, { batch, at, kind }: EventRecord): void {
+  #owners(out: ByteWriter, record: EventRecord): void {
     const { owners } = this.#known;
+    const { batch, at } = record;
     const { words } = batch;
-    const type = recordType(kind);
-    const isOlder = type !== 'flow' && type !== 'verdict';
-    const atMs = batch.unixMs(wide(words, at + (isOlder ? AT.opened : AT.timeLow)));
+    const atMs = ownedAt(record);
     const source = owners.of(u32At(words, at + AT.source), atMs);
     const destination = owners.of(u32At(words, at + AT.destination), atMs);
     if (source !== null || destination !== null)
       out.text(`,${JSON.stringify(shownOwners(source, destination)).slice(1, -1)}`);
+  }
+
+  /** Writes the groups of the source, which a message has if the default of the policy decided. */
+  #groups(out: ByteWriter, groups: readonly string[] | null | undefined): void {
+    if (groups === undefined) return;
+    if (groups === null) {
+      out.put(part.unknownGroups);
+      return;
+    }
+    const known = this.#encodedGroups.get(groups);
+    const written = known ?? bytesOf(`,"source_groups":${JSON.stringify(groups)}`);
+    if (known === undefined) this.#encodedGroups.set(groups, written);
+    out.put(written);
   }
 
   #interface(ifindex: number): Uint8Array {
@@ -330,6 +352,13 @@ class TimeText {
     }
     return this.#text;
   }
+}
+
+/** Returns the time whose owners a message names: the begin of a flow, or the time of the packet. */
+function ownedAt({ batch, at, kind }: EventRecord): number {
+  const type = recordType(kind);
+  const isOlder = type !== 'flow' && type !== 'verdict';
+  return batch.unixMs(wide(batch.words, at + (isOlder ? AT.opened : AT.timeLow)));
 }
 
 function startOfMessage(type: RecordType): Uint8Array {

@@ -4,8 +4,9 @@ import { concatenatedTexts, textAt, textsOf } from '#arrays/texts.js';
 import type { Action, Group, Mode, Policy } from '#contracts/policy/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 import { NONE } from '#contracts/policy/program.js';
-import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
+import type { Decider, GroupSources, RuleNames } from '#contracts/policy/rule-names.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
+import { groupSourcesOf } from '#policy/model/sources/group-sources.js';
 import { groupChange, ranksOf } from './group-change.js';
 import { HitIdentity, mixed } from './hit-identity.js';
 
@@ -18,7 +19,10 @@ const RECORD = 0x1_0003;
  * Returns the names and hit identities (keys of hit counts) of the rule or default at each rank. These
  * identities do not depend on a policy record; `ruleNamesOfRecord` mixes the id of the record into them.
  */
-export function ruleNamesOf({ groups, default: policyDefault }: Policy): RuleNames {
+export function ruleNamesOf(
+  { groups, default: policyDefault }: Policy,
+  sources: GroupSources = groupSourcesOf(groups),
+): RuleNames {
   const ranks = ranksOf(groups, 0, groups.length) + 1;
   const identities = sharedWords(2 * ranks);
   const groupOfRank = sharedWords(ranks);
@@ -60,6 +64,7 @@ export function ruleNamesOf({ groups, default: policyDefault }: Policy): RuleNam
     groupIds: textsOf(groups.map(({ id }) => id)),
     ruleIds: textsOf(names),
     verdicts,
+    sources,
   };
 }
 
@@ -67,13 +72,18 @@ export function ruleNamesOf({ groups, default: policyDefault }: Policy): RuleNam
  * Returns the rule names of `policy`. `known` has the rule names of the groups in `before`; the function
  * copies them for groups that did not change.
  */
-export function ruleNamesAfter(known: RuleNames, before: readonly Group[], policy: Policy): RuleNames {
+export function ruleNamesAfter(
+  known: RuleNames,
+  before: readonly Group[],
+  policy: Policy,
+  sources: GroupSources = groupSourcesOf(policy.groups),
+): RuleNames {
   const { groups } = policy;
   const change = groupChange(before, groups);
   const first = ranksOf(groups, 0, change.from);
   const added = ranksOf(groups, change.from, change.after);
   const removed = ranksOf(before, change.from, change.before);
-  const fresh = ruleNamesOf({ ...policy, groups: groups.slice(change.from, change.after) });
+  const fresh = ruleNamesOf({ ...policy, groups: groups.slice(change.from, change.after) }, sources);
   const left = known.groups.length - first - removed;
   const identities = sharedWords(2 * (first + added + left));
   identities.set(known.identities.subarray(0, 2 * first));
@@ -106,6 +116,7 @@ export function ruleNamesAfter(known: RuleNames, before: readonly Group[], polic
       { texts: known.ruleIds, from: first + removed, to: known.groups.length },
     ]),
     verdicts,
+    sources,
   };
 }
 
