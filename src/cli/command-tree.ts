@@ -6,6 +6,7 @@ import { CliError } from '#cli/errors/command-error.js';
 import { type End, EXIT_CODES } from '#cli/errors/exit-codes.js';
 import { addCaCommands } from '#cli/node/ca.command.js';
 import { addConfigCommands } from '#cli/node/config.command.js';
+import { addConsoleCommand } from '#cli/node/console.command.js';
 import { addDataplaneCommands } from '#cli/node/dataplane.command.js';
 import { addDnsCacheCommand } from '#cli/node/dns-cache.command.js';
 import { addNodeCommands } from '#cli/node/node.command.js';
@@ -55,6 +56,7 @@ export function commandTree(
   addWiretapCommand(program, terminal);
   addDnsCacheCommand(program, terminal);
   addPerformanceModeCommand(program, terminal);
+  addConsoleCommand(program, terminal);
   addSysdumpCommand(program, terminal);
   addIntegrationCommands(program, terminal);
   addCaCommands(program, terminal);
