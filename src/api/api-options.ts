@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { FastifyBaseLogger } from 'fastify';
 import type { Listener } from './api.js';
+import type { ConsoleFiles } from './console/console-files.js';
 
 /** `DEFAULT_LIMITS` has the values of a node (D2, D37); tests set smaller limits. */
 export type ApiLimits = {
@@ -82,6 +83,8 @@ export type ApiOptions = {
    */
   readonly listener?: Listener;
   readonly limits?: Partial<ApiLimits>;
+  /** The files of the console, which the management API serves at `/console/`; null or absent: no console. */
+  readonly console?: ConsoleFiles | null;
   /**
    * Returns whether the server must close this new connection immediately. By default the server accepts
    * every connection up to `connections`.

@@ -1,6 +1,6 @@
 /**
  * Headers of all responses of API routes, including errors. Responses of `connections/client-error.ts` have
- * their own headers.
+ * their own headers. A route can set its own value of a header, as that of the console does.
  */
 export const SECURITY_HEADERS = {
   'x-content-type-options': 'nosniff',

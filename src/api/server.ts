@@ -14,6 +14,7 @@ import { closeSilentConnections, endAfter } from '#api/connections/closing-conne
 import { isOwnConnection } from '#api/connections/own-connection.js';
 import { UpgradeRequest } from '#api/connections/upgrade-requests.js';
 import { registerWebSockets } from '#api/connections/websocket.js';
+import { consoleResource } from '#api/console/console.route.js';
 import { answerError } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import { createNotFound } from '#api/errors/method-not-allowed.js';
@@ -151,6 +152,7 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   tellEnforcedInstead(api, management);
   await registerWebSockets(api);
   if (listener === 'management') await api.register(openapiResource(options.version));
+  if (listener === 'management' && options.console != null) consoleResource(options.console)(api);
   for (const resource of RESOURCES[listener]) await api.register(async (scope) => resource(scope, management));
   return api;
 }
@@ -293,7 +295,7 @@ function guard(
     startBodyDeadline(request, reply, policyBody ? limits.policyRequestTimeoutMs : settings().requestTimeoutMs);
   });
   api.addHook('onSend', async (_request, reply) => {
-    reply.headers(SECURITY_HEADERS);
+    for (const [name, value] of Object.entries(SECURITY_HEADERS)) if (!reply.hasHeader(name)) reply.header(name, value);
     if (!reply.hasHeader('cache-control')) reply.header('cache-control', 'no-store');
   });
   api.addHook('onResponse', async (request, reply) => {

@@ -20,6 +20,7 @@ export type Config = {
     readonly requestTimeoutMs: number;
     readonly maxConnections: number;
     readonly maxConnectionsPerSource: number;
+    readonly console: boolean;
   };
   readonly dataplane: DataplaneConfig | null;
   readonly policy: {
@@ -160,6 +161,7 @@ export function configOf(parsed: ParsedConfig): Config {
       requestTimeoutMs: api.request_timeout,
       maxConnections: api.max_connections,
       maxConnectionsPerSource: api.max_connections_per_source,
+      console: api.console,
     },
     dataplane:
       dataplane === undefined

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { PartSettings } from '#actors/reload.actor.js';
+import { readConsoleFiles } from '#api/console/console-files.js';
 import type { createApi } from '#api/server.js';
 import type { Cluster, ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
@@ -19,6 +20,7 @@ import type { ServicePlaneOptions } from '#service-plane/service-plane-options.j
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { fileSeal } from '#store/settings/seal.js';
 import type { KvStore } from '#store/store-types.js';
+import { built } from '#threads/built-file.js';
 
 /** Returns the settings of the parts that a reload changes by messages. */
 export function partSettings({ dataplane, dns, servicePlane }: Config): PartSettings {
@@ -168,7 +170,7 @@ function fileIdentity(tls: TlsFiles, failed: (reason: string) => void): ClusterO
  * that a reload can change them.
  */
 export function apiOptions(api: () => Config['api'], version: string, log: Logger): Parameters<typeof createApi>[1] {
-  const { listen, tls, maxConnections } = api();
+  const { listen, tls, maxConnections, console } = api();
   return {
     version,
     settings: () => ({
@@ -181,6 +183,7 @@ export function apiOptions(api: () => Config['api'], version: string, log: Logge
     logger: log,
     ...(tls === null ? {} : { tls: { cert: pemIn(tls.cert), key: pemIn(tls.key) } }),
     limits: { connections: maxConnections },
+    console: console ? readConsoleFiles(built('console')) : null,
   };
 }
 

@@ -18,6 +18,7 @@ export const RELOADED_BY = {
   'api.request_timeout': 'api',
   'api.max_connections': 'api',
   'api.max_connections_per_source': 'api',
+  'api.console': 'restart',
   'dataplane.interfaces': 'dataplane',
   // The other keys of this section need a restart: they are constants of the loaded BPF programs, or map
   // sizes.

@@ -93,6 +93,11 @@ const api = z
       65_535,
       'Maximum number of these connections per client address; the node closes further connections at once. All clients behind a reverse proxy have one address.',
     ).prefault(500),
+    console: z.boolean().prefault(true).meta({
+      description:
+        'Serves the console, a web page, at `/console/`. Its files need no token; the page signs in and uses the management API.',
+      form: '`true` or `false`',
+    }),
   })
   .prefault({})
   .meta({ description: 'The management API.' });
