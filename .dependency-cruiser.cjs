@@ -355,6 +355,13 @@ module.exports = {
       to: { path: '^src/node/' },
     },
     {
+      name: 'console-asks-the-api',
+      severity: 'error',
+      comment: 'The console knows the node by its API only. The types of the API come from its OpenAPI document.',
+      from: { path: '^console/' },
+      to: { path: '^(src|statecharts|test|bench|scripts)/' },
+    },
+    {
       name: 'no-src-to-test',
       severity: 'error',
       comment: 'Tests know the code, never the other way.',
@@ -366,7 +373,7 @@ module.exports = {
       severity: 'error',
       comment: 'Every import leads somewhere.',
       from: {},
-      to: { couldNotResolve: true },
+      to: { couldNotResolve: true, pathNot: '^(#openapi|vite/client)$' },
     },
   ],
   options: {
@@ -376,7 +383,7 @@ module.exports = {
     enhancedResolveOptions: {
       exportsFields: ['exports'],
       conditionNames: ['weir-source', 'types', 'import', 'node', 'default'],
-      extensions: ['.ts', '.js', '.cjs', '.json'],
+      extensions: ['.ts', '.tsx', '.js', '.cjs', '.json'],
     },
   },
 };

@@ -46,9 +46,11 @@ const noUncheckedJson = {
 export default tseslint.config(
   { ignores: ['dist/', 'node_modules/', 'docs/', 'src/cluster/etcd/generated/', '.weir/', '**/*.js', '**/*.cjs'] },
   {
-    files: ['**/*.ts'],
+    files: ['**/*.ts', '**/*.tsx'],
     extends: [tseslint.configs.recommendedTypeChecked],
-    languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },
+    languageOptions: {
+      parserOptions: { project: ['./tsconfig.json', './console/tsconfig.json'], tsconfigRootDir: import.meta.dirname },
+    },
     rules: {
       '@typescript-eslint/no-floating-promises': 'error',
       '@typescript-eslint/no-misused-promises': ['error', { checksVoidReturn: { arguments: false } }],
@@ -57,6 +59,18 @@ export default tseslint.config(
       '@typescript-eslint/require-await': 'off',
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
       'no-restricted-properties': ['error', noAbortSignalAny],
+    },
+  },
+  {
+    // Code of the browser: an event handler may return a promise, and the defect of `AbortSignal.any` is one of
+    // Node 20.
+    files: ['console/src/**'],
+    rules: {
+      '@typescript-eslint/no-misused-promises': [
+        'error',
+        { checksVoidReturn: { arguments: false, attributes: false } },
+      ],
+      'no-restricted-properties': 'off',
     },
   },
   {

@@ -24,8 +24,8 @@ const builtCode = {
   },
 } satisfies UserWorkspaceConfig;
 
-/** Tests of whole nodes, of network namespaces and of etcd members. */
-const machine = ['test/kernel/**/*.test.ts', 'test/e2e/**/*.test.ts', 'test/cluster/**/*.test.ts'];
+/** Tests of whole nodes, of network namespaces, of etcd members and of the console in a browser. */
+const machine = ['test/{kernel,e2e,cluster}/**/*.test.ts', 'test/console/*.test.ts'];
 /**
  * Tests of `machine` with time limits that a busy file could exceed. These files wait most of their time, so
  * two of them run beside each other.
@@ -44,6 +44,7 @@ const timed = [
 const shared = [
   'test/{actors,api,arrays,bus,chaos,chart-inspection,cli,config,contracts,dataplane,deploy,docs,files,observe}/**/*.test.ts',
   'test/{policies,policy,rocksdb,statecharts,store,threads}/**/*.test.ts',
+  'test/console/unit/**/*.test.ts',
   'test/dns/wire/**/*.test.ts',
   'test/service-plane/{ca,certificate,http,intercept,tls}/**/*.test.ts',
 ];

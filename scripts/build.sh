@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds TypeScript to dist/ and the datapath to dist/bpf/. Each part is built only if its sources are newer
-# than the last build.
+# Builds TypeScript to dist/, the console to dist/console/ and the datapath to dist/bpf/. Each part is built
+# only if its sources are newer than the last build.
 source "$(dirname "$0")/usage.sh"
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -33,4 +33,5 @@ if [ ! -e "$stamp" ] || [ -n "$(find src statecharts test bench scripts package.
   done
   mv "$stamp.new" "$stamp"
 fi
+bash scripts/build-console.sh
 bash scripts/build-bpf.sh

@@ -13,7 +13,7 @@ step() {
 }
 architecture() {
   local out
-  out=$(npx --no-install depcruise --config .dependency-cruiser.cjs src statecharts test bench scripts 2>&1)
+  out=$(npx --no-install depcruise --config .dependency-cruiser.cjs src statecharts console test bench scripts 2>&1)
   local status=$?
   printf '%s\n' "$out"
   # If dependency-cruiser does not support the installed version of TypeScript, it reads no modules and finds
@@ -24,6 +24,7 @@ architecture() {
 step format npx --no-install biome ci --error-on-warnings .
 step 'format of C' bash scripts/format-c.sh --check
 step types node node_modules/typescript-7/bin/tsc -p . --noEmit
+step 'types of the console' bash scripts/console-types.sh
 step lint npx --no-install eslint --max-warnings 0 .
 step architecture architecture
 step language npm run --silent language

@@ -26,12 +26,12 @@ node -e '
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace ethtool:ethtool iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
-  openssl:openssl fish:fish /usr/bin/python3:python3 nginx:nginx-light h2load:nghttp2-client etcd:etcd-server etcdctl:etcd-client clang-format-19:clang-format-19)
+  openssl:openssl fish:fish /usr/bin/python3:python3 nginx:nginx-light h2load:nghttp2-client etcd:etcd-server etcdctl:etcd-client clang-format-19:clang-format-19 chromium:chromium)
 # The trials use the TLS tools of NSS (tstclnt, selfserv, certutil) and GnuTLS, packet generators, the clients
 # of users, and a server that answers over HTTP/3 (caddy).
 [ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin
   /usr/lib/python3/dist-packages/scapy:python3-scapy nmap:nmap arping:arping iptables-nft:iptables
-  chromium:chromium firefox-esr:firefox-esr git:git wget:wget ssh:openssh-client sshd:openssh-server caddy:caddy)
+  firefox-esr:firefox-esr git:git wget:wget ssh:openssh-client sshd:openssh-server caddy:caddy)
 [ "${1:-}" = --cluster ] && needs+=(etcd:etcd-server etcdctl:etcd-client)
 [ "${1:-}" = --bench ] && needs+=(ethtool:ethtool iptables-legacy:iptables iptables-nft:iptables
   dnsperf:dnsperf dnsdist:dnsdist unbound:unbound dnsmasq:dnsmasq-base dig:bind9-dnsutils taskset:util-linux

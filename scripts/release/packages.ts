@@ -67,7 +67,7 @@ function folderOf(name: string, from: string, locked: Readonly<Record<string, Lo
  * source maps of a package can name sources that are not in the package.
  */
 function bundledFolders(): string[] {
-  const outputs = ['programs', 'bundles'].flatMap((name) => {
+  const outputs = ['programs', 'bundles', 'console'].flatMap((name) => {
     const { outputs } = JSON.parse(readFileSync(`dist/${name}.meta.json`, 'utf8')) as Metafile;
     return Object.values(outputs);
   });

@@ -11,10 +11,12 @@ for object in weir third_party_hooks; do
     exit 1
   fi
 done
-mkdir -p "$stage"/dist/node "$stage"/dist/bpf
+mkdir -p "$stage"/dist/node "$stage"/dist/bpf "$stage"/dist/console
 cp -r bin LICENSE CHANGELOG.md SECURITY.md schemas examples deploy docs "$stage"
 rm -r "$stage/deploy/debian"
 cp dist/bpf/*.o "$stage/dist/bpf"
+# A node serves only the compressed files of the console.
+(cd dist/console && find . -name '*.gz' -exec cp --parents {} "$(realpath "$stage")/dist/console" \;)
 # The code caches depend on the version of Node.js, and their bytes are not reproducible.
 for file in dist/node/*; do
   case "$file" in

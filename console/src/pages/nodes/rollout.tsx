@@ -1,0 +1,76 @@
+import { api, bodyOf, type Schemas } from '../../api/client.js';
+import { span } from '../../format.js';
+import { node } from '../../node.js';
+import { useAction } from '../../ui/action.js';
+import { Failure, Panel, StateMark } from '../../ui/parts.js';
+import { Ago, now } from '../../ui/time.js';
+import { WriteButton } from '../../ui/write.js';
+
+/** The roll-out in progress: which nodes try the change, how they are, and when all nodes get it. */
+export function Rollout({ pending: change }: { readonly pending: Schemas['PendingChange'] | null }) {
+  const action = useAction();
+  const pending = change?.pending ?? null;
+  const reverted = change?.reverted ?? null;
+  if (pending === null || pending.kind !== 'rollout')
+    return reverted === null ? null : (
+      <Panel title="The last change was reverted">
+        <p>
+          Generation {reverted.generation} went back <Ago at={reverted.reverted_at} />: {reverted.reason}
+        </p>
+      </Panel>
+    );
+  const end = (outcome: 'confirm' | 'revert') => () =>
+    void action.run(async () => {
+      const params = { query: { generation: pending.generation } };
+      await bodyOf(
+        outcome === 'confirm'
+          ? api.POST('/api/v1/policy/pending/confirm', { params })
+          : api.POST('/api/v1/policy/pending/revert', { params }),
+      );
+      node.changed();
+    });
+  const left = (Date.parse(pending.ends_at) - now.value) / 1_000;
+  const whole = (Date.parse(pending.ends_at) - Date.parse(pending.written_at)) / 1_000;
+  return (
+    <Panel
+      title={`Roll-out of generation ${pending.generation}`}
+      actions={
+        <>
+          <WriteButton primary isBusy={action.isBusy.value} onClick={end('confirm')}>
+            All nodes now
+          </WriteButton>
+          <WriteButton isBusy={action.isBusy.value} onClick={end('revert')}>
+            Go back to {pending.generation_before}
+          </WriteButton>
+        </>
+      }
+    >
+      <p>
+        {pending.written_by} wrote it <Ago at={pending.written_at} />. {pending.share} % of the nodes enforce it first.{' '}
+        {left > 0 ? (
+          <>
+            All nodes follow in <strong>{span(left)}</strong>, unless one of these has a fault.
+          </>
+        ) : (
+          'All nodes follow now.'
+        )}
+      </p>
+      <progress max={whole} value={Math.min(whole, Math.max(0, whole - left))} aria-label="Time of the roll-out" />
+      {pending.nodes === null ? (
+        <p class="muted">The store cannot be reached, so the health of these nodes is not known.</p>
+      ) : (
+        <ul class="plain-list">
+          {pending.nodes.map(({ id, healthy, fault }) => (
+            <li key={id}>
+              <span class={`word ${healthy ? '' : 'is-deny'}`}>
+                <StateMark ok={healthy} word="" /> <strong>{id}</strong> {healthy ? 'well' : 'has a fault:'}
+              </span>{' '}
+              {fault}
+            </li>
+          ))}
+        </ul>
+      )}
+      <Failure failure={action.failure.value} />
+    </Panel>
+  );
+}

@@ -1,0 +1,90 @@
+import { ApiFailure, api, bodyOf } from '../../api/client.js';
+import { usePolled } from '../../api/polled.js';
+import { Failure, Panel } from '../../ui/parts.js';
+import { Ago } from '../../ui/time.js';
+import { documentOf, storedPolicy } from './policy-requests.js';
+import { writeText } from './policy-text.js';
+import { LineDiff } from './text-changes.js';
+import { mergeTexts } from './text-diff.js';
+
+type Origin = { readonly etag: string | null; readonly revision: number | null };
+type Props = {
+  readonly id: string;
+  readonly mine: string;
+  readonly originRevision: number | null;
+  /** Goes on with a text on top of the newer stored one. */
+  readonly onTake: (text: string, origin: Origin) => void;
+  /** Takes the stored text, and gives up the draft. */
+  readonly onDrop: () => void;
+  readonly onClose: () => void;
+};
+
+/** The text from which the draft was made; null if its revision is no longer stored. */
+async function baseText(id: string, revision: number | null, signal: AbortSignal): Promise<string | null> {
+  if (revision === null) return null;
+  try {
+    const params = { path: { id, revision: String(revision) } } as never;
+    const stored = await bodyOf(api.GET('/api/v1/policies/{id}/history/{revision}', { params, signal }));
+    return writeText(documentOf(stored));
+  } catch (failure) {
+    if (failure instanceof ApiFailure) return null;
+    throw failure;
+  }
+}
+
+/** Another write has replaced the text from which a draft was made: both texts, and ways to go on. */
+export function Conflict({ id, mine, originRevision, onTake, onDrop, onClose }: Props) {
+  const stored = usePolled(
+    async (signal) => {
+      const [now, base] = await Promise.all([storedPolicy(id, signal), baseText(id, originRevision, signal)]);
+      return { ...now, merged: base === null ? null : mergeTexts(base, mine, writeText(now.document)) };
+    },
+    null,
+    id,
+  );
+  const now = stored.data.value;
+  const origin = { etag: now?.etag ?? null, revision: now?.record?.revision ?? null };
+  return (
+    <Panel
+      title="The stored policy is newer than your draft"
+      actions={
+        <button type="button" onClick={onClose}>
+          Back to the draft
+        </button>
+      }
+    >
+      <Failure failure={stored.failure.value} />
+      {now === null || now.record === null ? (
+        <p aria-busy="true">…</p>
+      ) : (
+        <>
+          <p>
+            Your draft was made from revision {originRevision}. {now.record.updated_by} stored revision{' '}
+            {now.record.revision}, <Ago at={now.record.updated_at} />. Nothing was overwritten. From the stored text to
+            yours:
+          </p>
+          <LineDiff before={writeText(now.document)} after={mine} />
+          <p class="actions">
+            {now.merged !== null && (
+              <button type="button" class="primary" onClick={() => onTake(now.merged ?? mine, origin)}>
+                Put my edits into revision {now.record.revision}
+              </button>
+            )}
+            <button type="button" class={now.merged === null ? 'primary' : ''} onClick={() => onTake(mine, origin)}>
+              Go on with my text as it is
+            </button>
+            <button type="button" onClick={onDrop}>
+              Take the stored text
+            </button>
+          </p>
+          <p class="muted">
+            {now.merged === null
+              ? 'Both edits touch the same lines, or the former text is no longer stored, so they cannot be combined here.'
+              : 'The edits touch different lines, so that both can be kept.'}{' '}
+            Your text as it is undoes what the other write changed. The review shows everything before it is applied.
+          </p>
+        </>
+      )}
+    </Panel>
+  );
+}

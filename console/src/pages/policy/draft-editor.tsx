@@ -1,0 +1,265 @@
+import { useSignal } from '@preact/signals';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
+import type { Schemas } from '../../api/client.js';
+import { addressOf, go, query } from '../../router.js';
+import { AfterApply } from './after-apply.js';
+import { completePolicy } from './completion.js';
+import { Conflict } from './conflict.js';
+import { type Draft, startDraft } from './draft.js';
+import { DraftBar } from './draft-bar.js';
+import { Editor, type EditorHandle, type EditorMark } from './editor.js';
+import { lineNotes, useHits } from './hits.js';
+import { dropDraft, forgetDraft, takeDropped } from './kept-drafts.js';
+import { EditFailure, editText, type PolicyEdit } from './policy-edits.js';
+import { type Stored, storedPolicy } from './policy-requests.js';
+import { Problems } from './problems.js';
+import { useReports } from './reports.js';
+import { Review } from './review.js';
+import { RuleList } from './rule-list.js';
+import { TextChanges } from './text-changes.js';
+
+type Props = {
+  readonly stored: Stored;
+  readonly record: Schemas['PolicyRecord'] | null;
+  readonly reload: () => void;
+};
+
+/** The editor of a policy with its draft: judged while it is typed, reviewed, applied, kept or reverted. */
+export function DraftEditor({ stored, record, reload }: Props) {
+  const draft = useMemo(() => startDraft(stored, record), [stored]);
+  useEffect(() => () => void draft.actor.stop(), [draft]);
+  useReports(draft.actor);
+  const editor = useRef<EditorHandle>(null);
+  const hits = useHits(record?.active === true);
+  const notice = useSignal<Notice | null>(null);
+  const isComparing = useSignal(false);
+  const { value: state, context } = draft.snapshot.value;
+  const isClean = draft.snapshot.value.matches('clean');
+  const marks = useMarks(draft);
+  const rules = draft.rules.value;
+  const notes = useMemo(() => lineNotes(rules, hits.data.value), [rules, hits.data.value]);
+  const marked = useLinkedRule(draft);
+
+  // Another client wrote the policy while nothing is edited here: the page shows the new text.
+  const isOutdated = record !== null && record.revision > (draft.origin.value.revision ?? 0);
+  useEffect(() => {
+    if (isOutdated && isClean) reload();
+  }, [isOutdated, isClean]);
+  useEffect(() => {
+    if (state === 'kept') forgetDraft(record?.id ?? null);
+  }, [state]);
+
+  const takeEdits = (edits: readonly PolicyEdit[], isReviewed: boolean) => {
+    const handle = editor.current;
+    if (handle === null) return;
+    try {
+      handle.replace(editText(handle.text().toString(), edits));
+      if (isReviewed) draft.actor.send({ type: 'review_requested' });
+    } catch (failure) {
+      if (!(failure instanceof EditFailure)) throw failure;
+      notice.value = { text: failure.message };
+    }
+  };
+  useProposal(takeEdits);
+
+  useEffect(() => {
+    const dropped = record === null ? null : takeDropped(record.id);
+    if (dropped !== null)
+      notice.value = { text: 'This is the stored text.', undo: () => editor.current?.replace(dropped) };
+  }, []);
+  const discard = () => {
+    const handle = editor.current;
+    if (handle === null) return;
+    const discarded = handle.text().toString();
+    handle.replace(record === null ? draft.first : draft.base);
+    notice.value = { text: 'The draft was discarded.', undo: () => handle.replace(discarded) };
+  };
+  /** After a revert the former text is stored again, as a newer revision. */
+  const backToDraft = async () => {
+    if (record !== null) {
+      const now = await storedPolicy(record.id, new AbortController().signal);
+      if (JSON.stringify(now.document) === JSON.stringify(stored.document))
+        draft.origin.value = { etag: now.etag, revision: now.record?.revision ?? null };
+    }
+    draft.edited(editor.current?.text() ?? draft.first);
+  };
+
+  const isReview = state === 'reviewing' || state === 'applying' || state === 'rejudging';
+  const isOver = state === 'awaiting_confirmation' || state === 'kept' || state === 'reverted';
+  const isConflict = state === 'conflicting' || isComparing.value;
+  const isEditing = !isReview && !isOver && !isConflict;
+  return (
+    <>
+      {notice.value !== null && (
+        <p class="notice" role="status">
+          {notice.value.text}{' '}
+          {notice.value.undo !== undefined && (
+            <button
+              type="button"
+              onClick={() => {
+                notice.value?.undo?.();
+                notice.value = null;
+              }}
+            >
+              Undo
+            </button>
+          )}{' '}
+          <button
+            type="button"
+            class="plain"
+            onClick={() => {
+              notice.value = null;
+            }}
+          >
+            Dismiss
+          </button>
+        </p>
+      )}
+      {isOutdated && isEditing && !isClean && (
+        <p class="notice" role="status">
+          Revision {record.revision} by {record.updated_by} was stored meanwhile. This draft was made from revision{' '}
+          {draft.origin.value.revision}.{' '}
+          <button
+            type="button"
+            onClick={() => {
+              isComparing.value = true;
+            }}
+          >
+            Show both texts
+          </button>
+        </p>
+      )}
+      {isReview && (
+        <Review
+          title="Review the change"
+          context={context}
+          record={record}
+          isBusy={state !== 'reviewing'}
+          onApply={(terms) => draft.actor.send({ type: 'apply_requested', terms })}
+          onClose={() => draft.actor.send({ type: 'review_left' })}
+          onChoose={(change) => draft.actor.send({ type: 'change_chosen', change })}
+        >
+          <TextChanges before={draft.base} after={context.change} />
+        </Review>
+      )}
+      {isOver && (
+        <AfterApply
+          state={state}
+          context={context}
+          onClose={() => {
+            if (state === 'reverted') void backToDraft();
+            else if (record === null) go(addressOf('policy'));
+            else reload();
+          }}
+        />
+      )}
+      {isConflict && record !== null && (
+        <Conflict
+          id={record.id}
+          mine={editor.current?.text().toString() ?? draft.first}
+          originRevision={draft.origin.value.revision}
+          onTake={(text, origin) => {
+            isComparing.value = false;
+            draft.origin.value = origin;
+            if (text !== editor.current?.text().toString()) editor.current?.replace(text);
+            draft.edited(editor.current?.text() ?? text);
+          }}
+          onDrop={() => {
+            dropDraft(record.id, editor.current?.text().toString() ?? '');
+            reload();
+          }}
+          onClose={() => {
+            isComparing.value = false;
+            draft.actor.send({ type: 'review_left' });
+          }}
+        />
+      )}
+      <div hidden={!isEditing}>
+        <DraftBar
+          draft={draft}
+          record={record}
+          onDiscard={discard}
+          onMode={(mode) => takeEdits([{ edit: 'set_mode', mode }], true)}
+        />
+        <div class="editor-columns">
+          <Editor
+            text={draft.first}
+            label="Policy as YAML"
+            marks={marks}
+            notes={notes}
+            marked={marked}
+            complete={completePolicy}
+            onEdit={draft.edited}
+            handle={editor}
+          />
+          <div class="stack">
+            <Problems
+              context={context}
+              state={isClean ? 'clean' : typeof state === 'string' ? state : 'editing'}
+              onGo={(at) => editor.current?.goTo(at)}
+              text={editor}
+            />
+            <RuleList
+              rules={rules}
+              hits={hits.data.value}
+              failure={hits.failure.value}
+              isActive={record?.active === true}
+              onGo={(at) => editor.current?.goTo(at)}
+            />
+          </div>
+        </div>
+        <p class="muted">
+          The node stores the data of this text, not its comments and its layout. <kbd>Ctrl</kbd> <kbd>Space</kbd>{' '}
+          completes, and <kbd>Tab</kbd> leaves the editor.
+          {!draft.survives.value && ' This draft is too large to survive a reload of the page.'}
+        </p>
+      </div>
+    </>
+  );
+}
+
+type Notice = { readonly text: string; readonly undo?: () => void };
+
+/** Problems and warnings of the last judgement that have a place in the text. */
+function useMarks(draft: Draft): readonly EditorMark[] {
+  const { judgement } = draft.snapshot.value.context;
+  return useMemo(() => {
+    if (judgement === null) return [];
+    const severity = judgement.isSound ? 'warning' : 'error';
+    return (judgement.isSound ? judgement.warnings : judgement.problems).flatMap(({ from, to, message }) =>
+      from === undefined || to === undefined ? [] : [{ from, to, message, severity }],
+    );
+  }, [judgement]);
+}
+
+/** The offset of the rule that the address names. It stays the same while the text is edited. */
+function useLinkedRule({ rules }: Draft): number | null {
+  const [group, rule] = [query.value.get('group'), query.value.get('rule')];
+  const isKnown = rules.value.length > 0;
+  return useMemo(
+    () => rules.value.find((place) => place.group === group && (rule === null || place.rule === rule))?.from ?? null,
+    [group, rule, isKnown],
+  );
+}
+
+/** Takes the rule that the address proposes into the draft, once, and shows the review. */
+function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) => void): void {
+  const text = query.value.get('propose');
+  useEffect(() => {
+    if (text === null) return;
+    const rest = Object.fromEntries([...query.value].filter(([name]) => name !== 'propose' && name !== 'src'));
+    const src = query.value.get('src');
+    go(addressOf('policy', rest), { replace: true });
+    try {
+      const remedy = JSON.parse(text) as {
+        source_group: string | null;
+        before: string | null;
+        rule: Record<string, unknown>;
+      };
+      const sources = src === null ? {} : { sources: [src.includes('/') ? src : `${src}/32`] };
+      take([{ edit: 'insert_rule', ...remedy, ...sources }], true);
+    } catch (failure) {
+      if (!(failure instanceof SyntaxError)) throw failure;
+    }
+  }, [text]);
+}

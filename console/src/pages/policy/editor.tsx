@@ -1,0 +1,256 @@
+import { autocompletion, type CompletionSource } from '@codemirror/autocomplete';
+import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
+import { yaml } from '@codemirror/lang-yaml';
+import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
+import { type Diagnostic, lintGutter, lintKeymap, setDiagnostics } from '@codemirror/lint';
+import { EditorState, RangeSet, StateEffect, StateField } from '@codemirror/state';
+import {
+  Decoration,
+  type DecorationSet,
+  drawSelection,
+  EditorView,
+  GutterMarker,
+  gutter,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+} from '@codemirror/view';
+import { tags } from '@lezer/highlight';
+import type { RefObject } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import type { LazyText } from '../../charts/draft.chart.js';
+
+/** A short text beside a line, such as the hits of the rule that begins there. */
+export type LineNote = {
+  readonly at: number;
+  readonly text: string;
+  readonly title: string;
+  readonly isQuiet: boolean;
+};
+export type EditorMark = {
+  readonly from: number;
+  readonly to: number;
+  readonly severity: 'error' | 'warning';
+  readonly message: string;
+};
+
+/** What a page can do with an editor. */
+export type EditorHandle = {
+  readonly text: () => LazyText;
+  /** Replaces the text by the smallest change, so that undo and the cursor keep working. */
+  replace(text: string): void;
+  goTo(offset: number): void;
+};
+
+type Props = {
+  /** The text at first; later changes of this property do nothing. */
+  readonly text: string;
+  readonly label: string;
+  readonly isReadOnly?: boolean;
+  readonly marks?: readonly EditorMark[];
+  readonly notes?: readonly LineNote[];
+  /** The offset of the line that a link names. */
+  readonly marked?: number | null;
+  readonly complete?: CompletionSource;
+  readonly onEdit?: (text: LazyText) => void;
+  readonly handle?: RefObject<EditorHandle | null>;
+};
+
+/** A text editor for YAML. It lives in a shadow root, in which its styles satisfy the content security policy. */
+export function Editor({
+  text,
+  label,
+  isReadOnly = false,
+  marks,
+  notes,
+  marked = null,
+  complete,
+  onEdit,
+  handle,
+}: Props) {
+  const host = useRef<HTMLDivElement>(null);
+  const editor = useRef<EditorView>(null);
+  const edited = useRef(onEdit);
+  edited.current = onEdit;
+  useEffect(() => {
+    if (host.current === null) return;
+    const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' });
+    const view = new EditorView({
+      parent: root,
+      root,
+      state: EditorState.create({
+        doc: text,
+        extensions: [
+          extensions,
+          notes === undefined ? [] : noteGutter,
+          EditorState.readOnly.of(isReadOnly),
+          EditorView.contentAttributes.of({ 'aria-label': label, spellcheck: 'false' }),
+          complete === undefined ? [] : autocompletion({ override: [complete], icons: false }),
+          EditorView.updateListener.of((update) => {
+            if (update.docChanged) edited.current?.(update.state.doc);
+          }),
+        ],
+      }),
+    });
+    editor.current = view;
+    if (handle !== undefined) handle.current = handleOf(view);
+    return () => {
+      editor.current = null;
+      view.destroy();
+    };
+  }, []);
+  useEffect(() => {
+    const view = editor.current;
+    if (view === null || marks === undefined) return;
+    const end = view.state.doc.length;
+    const diagnostics: Diagnostic[] = marks.map(({ from, to, ...mark }) => ({
+      ...mark,
+      from: Math.min(from, end),
+      to: Math.min(Math.max(to, from), end),
+    }));
+    view.dispatch(setDiagnostics(view.state, diagnostics));
+  }, [marks]);
+  useEffect(() => {
+    const view = editor.current;
+    if (view === null || notes === undefined) return;
+    const { doc } = view.state;
+    const ranges = notes
+      .filter(({ at }) => at <= doc.length)
+      .map((note) => new NoteMarker(note).range(doc.lineAt(note.at).from));
+    view.dispatch({ effects: setNotes.of(RangeSet.of(ranges, true)) });
+  }, [notes]);
+  useEffect(() => {
+    const view = editor.current;
+    if (view === null) return;
+    const at = marked !== null && marked <= view.state.doc.length ? view.state.doc.lineAt(marked).from : null;
+    view.dispatch({
+      effects: [setMarked.of(at), ...(at === null ? [] : [EditorView.scrollIntoView(at, { y: 'center' })])],
+    });
+  }, [marked]);
+  return <div class="editor" ref={host} />;
+}
+
+function handleOf(view: EditorView): EditorHandle {
+  return {
+    text: () => view.state.doc,
+    replace: (next) => {
+      const now = view.state.doc.toString();
+      let from = 0;
+      while (from < now.length && from < next.length && now[from] === next[from]) from++;
+      let tail = 0;
+      while (tail < now.length - from && tail < next.length - from && now.at(-1 - tail) === next.at(-1 - tail)) tail++;
+      const insert = next.slice(from, next.length - tail);
+      view.dispatch({
+        changes: { from, to: now.length - tail, insert },
+        effects: EditorView.scrollIntoView(from, { y: 'center' }),
+        userEvent: 'input',
+      });
+    },
+    goTo: (offset) => {
+      const at = Math.min(offset, view.state.doc.length);
+      view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
+      view.focus();
+    },
+  };
+}
+
+class NoteMarker extends GutterMarker {
+  constructor(readonly note: LineNote) {
+    super();
+  }
+  override eq(other: NoteMarker) {
+    return other.note.text === this.note.text && other.note.title === this.note.title;
+  }
+  override toDOM() {
+    const mark = document.createElement('span');
+    mark.textContent = this.note.text;
+    mark.title = this.note.title;
+    if (this.note.isQuiet) mark.className = 'quiet';
+    return mark;
+  }
+}
+
+const setNotes = StateEffect.define<RangeSet<GutterMarker>>();
+const notesField = StateField.define<RangeSet<GutterMarker>>({
+  create: () => RangeSet.empty,
+  update: (notes, { changes, effects }) => {
+    for (const effect of effects) if (effect.is(setNotes)) return effect.value;
+    return notes.map(changes);
+  },
+});
+const spacer = new NoteMarker({ at: 0, text: 'unused', title: '', isQuiet: true });
+const noteGutter = [
+  notesField,
+  gutter({ class: 'cm-notes', markers: (view) => view.state.field(notesField), initialSpacer: () => spacer }),
+];
+
+const setMarked = StateEffect.define<number | null>();
+const markedLine = Decoration.line({ class: 'cm-marked' });
+const markedField = StateField.define<DecorationSet>({
+  create: () => Decoration.none,
+  update: (marked, { changes, effects }) => {
+    for (const effect of effects)
+      if (effect.is(setMarked))
+        return effect.value === null ? Decoration.none : Decoration.set([markedLine.range(effect.value)]);
+    return marked.map(changes);
+  },
+  provide: (field) => EditorView.decorations.from(field),
+});
+
+const colors = HighlightStyle.define([
+  { tag: [tags.propertyName, tags.definition(tags.propertyName)], color: 'var(--accent)' },
+  { tag: [tags.comment, tags.meta, tags.separator, tags.squareBracket, tags.brace], color: 'var(--muted)' },
+  { tag: [tags.string, tags.content], color: 'var(--text)' },
+  { tag: [tags.number, tags.bool, tags.null], color: 'var(--audit)' },
+]);
+
+const theme = EditorView.theme({
+  '&': { height: '100%', fontSize: '13.5px', backgroundColor: 'var(--panel)', color: 'var(--text)' },
+  '&.cm-focused': { outline: 'none' },
+  '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.55' },
+  '.cm-content': { caretColor: 'var(--text)', padding: '10px 0' },
+  '.cm-cursor': { borderLeftColor: 'var(--text)' },
+  '.cm-gutters': { backgroundColor: 'var(--panel)', color: 'var(--muted)', border: '0' },
+  '.cm-lineNumbers': { minWidth: '3em' },
+  '.cm-activeLine': { backgroundColor: 'color-mix(in oklch, var(--accent) 6%, transparent)' },
+  '.cm-selectionBackground, &.cm-focused .cm-selectionBackground, &.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground':
+    { backgroundColor: 'color-mix(in oklch, var(--accent) 24%, transparent)' },
+  '.cm-marked': { backgroundColor: 'var(--accent-soft)', boxShadow: 'inset 3px 0 0 var(--accent)' },
+  '.cm-notes': { minWidth: '62px', fontSize: '11.5px' },
+  '.cm-notes .cm-gutterElement': { textAlign: 'end', paddingInline: '4px 8px', color: 'var(--allow)' },
+  '.cm-notes .quiet': { color: 'var(--muted)', fontStyle: 'italic' },
+  '.cm-matchingBracket, &.cm-focused .cm-matchingBracket': { backgroundColor: 'var(--accent-soft)' },
+  '.cm-tooltip': {
+    backgroundColor: 'var(--panel)',
+    border: '1px solid var(--line)',
+    borderRadius: '6px',
+    color: 'var(--text)',
+    overflow: 'hidden',
+  },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul > li': { padding: '3px 8px', lineHeight: '1.5' },
+  '.cm-tooltip.cm-tooltip-autocomplete > ul > li[aria-selected]': {
+    backgroundColor: 'var(--accent)',
+    color: 'var(--on-accent)',
+  },
+  '.cm-completionDetail': { marginInlineStart: '1.2em', fontStyle: 'normal', opacity: '0.8' },
+  '.cm-completionInfo': { padding: '6px 10px', maxWidth: '340px', fontFamily: 'system-ui', fontSize: '13px' },
+  '.cm-diagnostic': { padding: '6px 10px', fontFamily: 'system-ui', fontSize: '13px' },
+  '.cm-diagnostic-error': { borderLeft: '3px solid var(--deny)' },
+  '.cm-diagnostic-warning': { borderLeft: '3px solid var(--audit)' },
+});
+
+const extensions = [
+  lineNumbers(),
+  lintGutter(),
+  history(),
+  drawSelection(),
+  indentOnInput(),
+  indentUnit.of('  '),
+  bracketMatching(),
+  highlightActiveLine(),
+  yaml(),
+  syntaxHighlighting(colors),
+  markedField,
+  theme,
+  keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap]),
+];

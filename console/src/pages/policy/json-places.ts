@@ -1,0 +1,101 @@
+/** A part of a text, as character offsets. */
+export type Place = { readonly from: number; readonly to: number };
+
+/** Returns the members of a JSON pointer (RFC 6901). */
+export const pathOf = (pointer: string): string[] =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
+
+type Wanted = { readonly members: Map<string, Wanted>; readonly pointers: string[] };
+
+/** Finds the places of JSON pointers, or of their nearest parents, in a valid JSON text, in one pass. */
+export function jsonPlaces(text: string, pointers: readonly string[]): ReadonlyMap<string, Place> {
+  const root: Wanted = { members: new Map(), pointers: [] };
+  for (const pointer of pointers) {
+    let at = root;
+    for (const key of pathOf(pointer)) {
+      const next = at.members.get(key) ?? { members: new Map(), pointers: [] };
+      at.members.set(key, next);
+      at = next;
+    }
+    at.pointers.push(pointer);
+  }
+  const found = new Map<string, Place>();
+  const note = (wanted: Wanted, place: Place) => {
+    for (const pointer of wanted.pointers) found.set(pointer, place);
+    // The members that do not exist have the place of their nearest parent.
+    for (const member of wanted.members.values()) note(member, place);
+  };
+  let at = 0;
+  const blank = () => {
+    while (' \n\r\t,:'.includes(text[at] ?? '#')) at++;
+  };
+  const string = (): string => {
+    const from = at;
+    at = text.indexOf('"', at + 1);
+    while (isEscaped(text, at)) at = text.indexOf('"', at + 1);
+    at++;
+    return text.slice(from, at);
+  };
+  const bracket = /["{}[\]]/g;
+  const end = /[\s,\]}]|$/g;
+  const skip = () => {
+    if (text[at] === '"') return void string();
+    if (text[at] !== '{' && text[at] !== '[') {
+      end.lastIndex = at;
+      at = end.exec(text)?.index ?? text.length;
+      return;
+    }
+    for (let depth = 0; ; ) {
+      bracket.lastIndex = at;
+      const found = bracket.exec(text);
+      if (found === null) return;
+      at = found.index;
+      if (found[0] === '"') string();
+      else {
+        depth += found[0] === '{' || found[0] === '[' ? 1 : -1;
+        at++;
+        if (depth === 0) return;
+      }
+    }
+  };
+  const lineEnd = (from: number) => {
+    const end = text.indexOf('\n', from);
+    return end === -1 ? text.length : end;
+  };
+  const value = (wanted: Wanted | undefined, key: Place | undefined) => {
+    blank();
+    const from = at;
+    const open = text[at];
+    if (wanted === undefined || (open !== '{' && open !== '[')) {
+      skip();
+      if (wanted !== undefined) note(wanted, { from, to: at });
+      return;
+    }
+    note(wanted, key ?? { from, to: Math.min(lineEnd(from), from + 200) });
+    if (wanted.members.size === 0) return skip();
+    at++;
+    for (let index = 0; ; index++) {
+      blank();
+      if (at >= text.length || text[at] === '}' || text[at] === ']') break;
+      if (open === '[') value(wanted.members.get(String(index)), undefined);
+      else {
+        const keyFrom = at;
+        const name = JSON.parse(string()) as string;
+        value(wanted.members.get(name), { from: keyFrom, to: at });
+      }
+    }
+    at++;
+  };
+  value(root, undefined);
+  return found;
+}
+
+/** Whether an odd number of backslashes stands before a place. */
+function isEscaped(text: string, at: number): boolean {
+  let from = at;
+  while (text[from - 1] === '\\') from--;
+  return (at - from) % 2 === 1;
+}

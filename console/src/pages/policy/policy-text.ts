@@ -1,0 +1,216 @@
+import { Document, isMap, isNode, isScalar, isSeq, LineCounter, type ParsedNode, parseDocument } from 'yaml';
+import { jsonPlaces, type Place, pathOf } from './json-places.js';
+
+type SyntaxProblem = Place & { readonly message: string };
+export type RulePlace = Place & { readonly group: string; readonly rule: string };
+
+/** A text as a document for the API. The node judges it; only syntax errors are found here. */
+export type TextDocument = {
+  /** The document; null if the text has syntax errors. */
+  readonly value: Readonly<Record<string, unknown>> | null;
+  readonly syntax: readonly SyntaxProblem[];
+  /**
+   * The places of JSON pointers, or of their nearest parents that exist. A pointer to a map is the place of
+   * its key.
+   */
+  places(pointers: readonly string[]): ReadonlyMap<string, Place>;
+};
+
+const MAX_ALIASES = 100;
+const OPTIONS = { uniqueKeys: true, stringKeys: true, prettyErrors: false } as const;
+/**
+ * A text of more characters is written as JSON with one rule a line: the YAML parser needs about 2 s for a
+ * million characters, in which the page does not respond. JSON takes a hundredth of that.
+ */
+const LONGEST_YAML = 80_000;
+
+export const isJson = (text: string): boolean => /^\s*\{/.test(text);
+
+export function readText(text: string): TextDocument {
+  if (isJson(text)) {
+    try {
+      return jsonDocument(text, JSON.parse(text) as Record<string, unknown>);
+    } catch {
+      // The YAML parser reads flow maps too, and finds the place of the error.
+      if (text.length > 4 * LONGEST_YAML)
+        return refused({ message: 'This is not valid JSON.', ...jsonErrorPlace(text) });
+    }
+  }
+  return yamlDocument(text);
+}
+
+const refused = (...syntax: SyntaxProblem[]): TextDocument => ({ value: null, syntax, places: () => new Map() });
+
+function jsonErrorPlace(text: string): Place {
+  try {
+    JSON.parse(text);
+  } catch (failure) {
+    const position = /position (\d+)/.exec(String(failure))?.[1];
+    if (position !== undefined) return { from: Number(position), to: Number(position) + 1 };
+  }
+  return { from: 0, to: 1 };
+}
+
+function jsonDocument(text: string, value: Record<string, unknown>): TextDocument {
+  return { value, syntax: [], places: (pointers) => jsonPlaces(text, pointers) };
+}
+
+function yamlDocument(text: string): TextDocument {
+  let document: Document.Parsed<ParsedNode>;
+  let value: unknown;
+  try {
+    document = parseDocument(text, { ...OPTIONS, lineCounter: new LineCounter() });
+    if (document.errors.length > 0)
+      return refused(
+        ...document.errors.map(({ message, pos: [from, to] }) => ({ message, from, to: Math.max(to, from + 1) })),
+      );
+    value = document.toJS({ maxAliasCount: MAX_ALIASES }) ?? {};
+  } catch (failure) {
+    return refused({ message: failure instanceof Error ? failure.message : String(failure), from: 0, to: 1 });
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    return refused({ message: 'The text must be a map, such as "default_policy: deny".', from: 0, to: text.length });
+  return {
+    value: value as Record<string, unknown>,
+    syntax: [],
+    places: (pointers) =>
+      new Map(
+        pointers.map((pointer) => [pointer, yamlPlace(document.contents, pathOf(pointer)) ?? { from: 0, to: 0 }]),
+      ),
+  };
+}
+
+function yamlPlace(contents: unknown, path: readonly string[]): Place | undefined {
+  let node = contents;
+  let place: Place | undefined;
+  const at = (found: unknown): Place | undefined =>
+    isNode(found) && found.range ? { from: found.range[0], to: found.range[1] } : undefined;
+  for (const key of path) {
+    if (isMap(node)) {
+      const pair = node.items.find((item) => isScalar(item.key) && item.key.value === key);
+      if (pair === undefined) break;
+      node = pair.value;
+      place = (isScalar(node) && node.value !== null ? at(node) : undefined) ?? at(pair.key) ?? place;
+    } else if (isSeq(node)) {
+      const item = node.items[Number(key)];
+      if (item === undefined) break;
+      node = item;
+      // An item that is a map is shown by its first key and value, not by all its lines.
+      const [first] = isMap(item) ? item.items : [];
+      const start = at(item);
+      const end = first === undefined ? undefined : at(first.value);
+      place = start === undefined ? place : { from: start.from, to: Math.max(end?.to ?? start.to, start.from + 1) };
+    } else break;
+  }
+  return place;
+}
+
+type Item = { readonly id?: unknown; readonly rules?: readonly Item[] };
+const listOf = (value: unknown): readonly Item[] => (Array.isArray(value) ? (value as Item[]) : []);
+
+/** The policy in a document: the member `policy` of an envelope, else the document itself. */
+export const policyIn = (value: Readonly<Record<string, unknown>>) =>
+  ('policy' in value ? (value.policy ?? {}) : value) as Readonly<Record<string, unknown>>;
+
+export const formOf = (value: Readonly<Record<string, unknown>>): 'envelope' | 'singleton' =>
+  'policy' in value ? 'envelope' : 'singleton';
+
+/** The rules of a policy with their places in the text, in the order of the text. */
+export function rulePlaces(document: TextDocument): RulePlace[] {
+  if (document.value === null) return [];
+  const prefix = formOf(document.value) === 'envelope' ? '/policy' : '';
+  const rules: { readonly group: string; readonly rule: string; readonly pointer: string }[] = [];
+  listOf(policyIn(document.value).source_groups).forEach((group, groupAt) => {
+    listOf(group?.rules).forEach((rule, ruleAt) => {
+      if (typeof group.id !== 'string' || typeof rule?.id !== 'string') return;
+      const pointer = `${prefix}/source_groups/${groupAt}/rules/${ruleAt}`;
+      rules.push({ group: group.id, rule: rule.id, pointer });
+    });
+  });
+  const places = document.places(rules.map(({ pointer }) => pointer));
+  return rules.flatMap(({ group, rule, pointer }) => {
+    const place = places.get(pointer);
+    return place === undefined ? [] : [{ group, rule, ...place }];
+  });
+}
+
+/**
+ * Replaces JSON pointers to rules and source groups in a text by their names: "/source_groups/0/rules/4" →
+ * "office / web".
+ */
+export function withNames(text: string, value: Readonly<Record<string, unknown>> | null): string {
+  if (value === null) return text;
+  const groups = listOf(policyIn(value).source_groups);
+  return text.replaceAll(
+    /(?:\/policy)?\/source_groups\/(\d+)(?:\/rules\/(\d+))?(?=$|[\s,.;:])/g,
+    (pointer, group, rule) => {
+      const item = groups[Number(group)];
+      const id = rule === undefined ? undefined : listOf(item?.rules)[Number(rule)]?.id;
+      if (typeof item?.id !== 'string' || (rule !== undefined && typeof id !== 'string')) return pointer;
+      return rule === undefined ? item.id : `${item.id} / ${String(id)}`;
+    },
+  );
+}
+
+/**
+ * Writes a document as YAML, or as JSON with one rule a line if it is large. Reading it returns the same
+ * document.
+ */
+export function writeText(value: unknown): string {
+  const json = JSON.stringify(value);
+  if (json.length > LONGEST_YAML) return `${jsonText(value, '')}\n`;
+  const document = new Document(value, { aliasDuplicateObjects: false });
+  foldShort(document.contents);
+  return yamlText(document);
+}
+
+export const yamlText = (document: Document): string => document.toString({ lineWidth: 0 });
+
+const LONGEST_LINE = 84;
+const IS_BLOCK = new Set(['rules', 'source_groups', 'policy', 'assertions']);
+
+/** Writes short lists and maps on one line, and each rule and group on lines of its own. */
+export function foldShort(node: unknown, key = ''): void {
+  if (isSeq(node) || isMap(node)) {
+    const isFolded =
+      key !== '' && !IS_BLOCK.has(key) && JSON.stringify(node.toJSON()).length + key.length <= LONGEST_LINE;
+    if (isFolded) {
+      node.flow = true;
+      return;
+    }
+  }
+  // An item of a list of maps stays a block, because its parent gives it no key.
+  if (isSeq(node)) for (const item of node.items) foldShort(item);
+  if (isMap(node))
+    for (const pair of node.items) foldShort(pair.value, isScalar(pair.key) ? String(pair.key.value) : '');
+}
+
+/** Writes JSON in which a value stands on one line if it is short, or a rule. */
+export function jsonText(value: unknown, indent: string, isLine = false): string {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  if (isLine) return JSON.stringify(value);
+  const flat = isSmall(value) ? JSON.stringify(value) : null;
+  if (flat !== null && flat.length <= LONGEST_LINE) return flat;
+  const deeper = `${indent} `;
+  if (Array.isArray(value)) {
+    const lines = value.map((item) => `${deeper}${jsonText(item, deeper, isRule(item))}`);
+    return `[\n${lines.join(',\n')}\n${indent}]`;
+  }
+  const lines = Object.entries(value).map(
+    ([key, member]) => `${deeper}${JSON.stringify(key)}: ${jsonText(member, deeper)}`,
+  );
+  return `{\n${lines.join(',\n')}\n${indent}}`;
+}
+
+const isRule = (item: unknown) => typeof item === 'object' && item !== null && 'match' in item;
+
+/** Whether a value can fit on one line. Large values are not written only to find that out. */
+function isSmall(value: object): boolean {
+  let left = LONGEST_LINE / 2;
+  const count = (part: unknown): boolean => {
+    left--;
+    if (left < 0) return false;
+    return typeof part !== 'object' || part === null || Object.values(part).every(count);
+  };
+  return (!Array.isArray(value) || value.length < left) && count(value);
+}

@@ -1,0 +1,74 @@
+/** The text of a filter, taken apart: what the node filters, and what the page filters. */
+export type Filter = {
+  /** Parameters of the API, such as `port` → `443`. */
+  readonly parameters: readonly (readonly [name: string, value: string])[];
+  /** Words that a row must contain. */
+  readonly words: readonly string[];
+  /** Words that a row must not contain. */
+  readonly without: readonly string[];
+};
+
+/**
+ * The parameters that the node filters the wiretap by. The command `weir wiretap` has the same as options.
+ */
+export const LIVE_PARAMETERS = ['src', 'dst', 'port', 'proto', 'hostname', 'group', 'rule', 'verdict', 'type'] as const;
+/** The parameters that the node filters the table of flows by. */
+export const FLOW_PARAMETERS = [
+  ...['src', 'dst', 'port', 'src_port', 'dst_port', 'proto', 'group', 'rule', 'verdict'],
+  ...['state', 'suspended', 'foreign', 'current', 'min_bytes'],
+] as const;
+
+/**
+ * Takes a filter apart at its spaces. `name:value` is a parameter if `names` has the name; `-word` excludes.
+ * Several values of one parameter are alternatives.
+ */
+export function readFilter(text: string, names: readonly string[]): Filter {
+  const parameters: [string, string][] = [];
+  const words: string[] = [];
+  const without: string[] = [];
+  for (const token of text.split(/\s+/).filter((each) => each !== '' && each !== '-')) {
+    const [, name = '', value = ''] = /^([a-z_]+):(.+)$/.exec(token) ?? [];
+    if (names.includes(name)) for (const each of value.split(',').filter(Boolean)) parameters.push([name, each]);
+    else if (token.startsWith('-')) without.push(token.slice(1).toLowerCase());
+    else words.push(token.toLowerCase());
+  }
+  return { parameters, words, without };
+}
+
+/**
+ * Returns whether a row passes the words of a filter. `text`: the row in lower case. Digits alone mean a
+ * whole number.
+ */
+export function passes(text: string, { words, without }: Filter): boolean {
+  return words.every((word) => has(text, word)) && !without.some((word) => has(text, word));
+}
+
+const wholeNumbers = new Map<string, RegExp>();
+
+function has(text: string, word: string): boolean {
+  if (!/^\d+$/.test(word)) return text.includes(word);
+  let whole = wholeNumbers.get(word);
+  if (whole === undefined) {
+    whole = new RegExp(`(?<![\\d.])${word}(?![\\d.])`);
+    if (wholeNumbers.size > 100) wholeNumbers.clear();
+    wholeNumbers.set(word, whole);
+  }
+  return whole.test(text);
+}
+
+/** Adds `name:value` to the text of a filter, or removes it if the text has it already. */
+export function toggled(text: string, name: string, value: string): string {
+  const token = `${name}:${value}`;
+  const tokens = text.split(/\s+/).filter(Boolean);
+  return (tokens.includes(token) ? tokens.filter((each) => each !== token) : [...tokens, token]).join(' ');
+}
+
+/** Sets or removes the parameter `name` in the text of a filter. */
+export function withParameter(text: string, name: string, value: string): string {
+  const others = text.split(/\s+/).filter((token) => token !== '' && !token.startsWith(`${name}:`));
+  return [...others, ...(value === '' ? [] : [`${name}:${value}`])].join(' ');
+}
+
+/** Returns parameters as a query, for example `port=443&port=80`. */
+export const queryOf = (parameters: Filter['parameters']): string =>
+  new URLSearchParams(parameters.map(([name, value]) => [name, value])).toString();

@@ -1,0 +1,238 @@
+import { type Signal, useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import { full } from '../../format.js';
+import { addressOf } from '../../router.js';
+import { Empty, type Verdict, VerdictMark } from '../../ui/parts.js';
+import { type Filter, passes, toggled } from './filter.js';
+import { type MapData, type MapLine, type MapNode, mapOf } from './map-data.js';
+import type { Traffic } from './stream.js';
+import type { View } from './view.js';
+
+const MOST = 30;
+/** The height of a node with the space below it, and without, in pixels, as in traffic.css. */
+const STEP = 44;
+const HEIGHT = 34;
+const OUTCOMES: readonly Verdict[] = ['allow', 'would_deny', 'deny'];
+
+type Props = {
+  readonly traffic: Traffic;
+  readonly filter: Filter;
+  readonly view: View;
+  readonly isHeld: Signal<boolean>;
+};
+
+/** Source groups, destinations, and a line for each kind of traffic between them. */
+export function TrafficMap({ traffic, filter, view, isHeld }: Props) {
+  const pointed = useSignal<string | null>(null);
+  const isTouched = useSignal(false);
+  const still = useRef<MapData | null>(null);
+  const key = `${view.filter} ${view.scope}`;
+  // Another filter begins with no lines: the map moves until the pointer moves.
+  useEffect(() => {
+    isTouched.value = false;
+    pointed.value = null;
+  }, [key]);
+  void traffic.painted.value;
+  const isStill = isHeld.value || isTouched.value;
+  const stillKey = useRef(key);
+  if (!isStill || still.current === null || stillKey.current !== key)
+    still.current = mapOf(
+      traffic.rows.ordered('count', Date.now()).filter(({ text }) => passes(text, filter)),
+      MOST,
+    );
+  stillKey.current = key;
+  const data = still.current;
+  if (data.lines.length === 0) return <Empty>No traffic yet that matches the filter.</Empty>;
+  const height = Math.max(data.groups.length, data.destinations.length) * STEP;
+  const tops = topsOf(data, height);
+  return (
+    <section class="panel map-panel">
+      <Legend isStill={isStill} />
+      <div
+        class="map"
+        style={{ height: `${height}px` }}
+        onPointerMove={() => {
+          isTouched.value = true;
+        }}
+        onPointerLeave={() => {
+          isTouched.value = false;
+        }}
+      >
+        <Nodes title="Source groups" nodes={data.groups} tops={tops} view={view} pointed={pointed} />
+        <Lines data={data} tops={tops} height={height} pointed={pointed.value} />
+        <Nodes title="Destinations" nodes={data.destinations} tops={tops} view={view} pointed={pointed} />
+      </div>
+      <MapTable data={data} />
+    </section>
+  );
+}
+
+/** The places of the nodes. Groups stand in the middle of their height, if there are fewer of them. */
+function topsOf({ groups, destinations }: MapData, height: number): ReadonlyMap<string, number> {
+  const spread = (nodes: readonly MapNode[], side: string) =>
+    nodes.map(({ key }, at): [string, number] => [`${side}${key}`, ((at + 0.5) * height) / nodes.length - HEIGHT / 2]);
+  return new Map([...spread(groups, 'from '), ...spread(destinations, 'to ')]);
+}
+
+type NodesProps = {
+  readonly title: string;
+  readonly nodes: readonly MapNode[];
+  readonly tops: ReadonlyMap<string, number>;
+  readonly view: View;
+  readonly pointed: Signal<string | null>;
+};
+
+function Nodes({ title, nodes, tops, view, pointed }: NodesProps) {
+  const side = title === 'Destinations' ? 'to ' : 'from ';
+  const point = (key: string | null) => () => {
+    pointed.value = key;
+  };
+  return (
+    <ul class={`map-nodes ${side.trim()}`} aria-label={title}>
+      {nodes.map(({ key, label, filter, count }) => {
+        const isChosen = filter !== null && view.filter.split(/\s+/).includes(filter.join(':'));
+        return (
+          <li
+            key={key}
+            style={{ top: `${tops.get(side + key) ?? 0}px` }}
+            onPointerEnter={point(side + key)}
+            onPointerLeave={point(null)}
+            onFocusIn={point(side + key)}
+            onFocusOut={point(null)}
+          >
+            {filter === null ? (
+              <span title={`${full(count)} times`}>{label}</span>
+            ) : (
+              <a
+                href={addressOf('traffic', { ...view, filter: toggled(view.filter, ...filter) })}
+                title={`${label}, ${full(count)} times`}
+                aria-label={isChosen ? `${label}: show the others again` : `${label}: show only this`}
+                class={isChosen ? 'is-chosen' : ''}
+              >
+                {label}
+              </a>
+            )}
+          </li>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** Dashes for denied, dots for what would be denied: a verdict is not only a color. */
+const DASHES: Readonly<Record<Verdict, (width: number) => string | undefined>> = {
+  allow: () => undefined,
+  deny: (width) => `${6 + width} ${4 + width}`,
+  would_deny: (width) => `0.1 ${3 + 1.5 * width}`,
+};
+const widthOf = (rate: number) => Math.min(8, 1.5 + Math.log2(1 + rate));
+
+type LinesProps = {
+  readonly data: MapData;
+  readonly tops: ReadonlyMap<string, number>;
+  readonly height: number;
+  readonly pointed: string | null;
+};
+
+function Lines({ data, tops, height, pointed }: LinesProps) {
+  const top = (side: string, key: string) => tops.get(`${side}${key}`) ?? 0;
+  /** Where each line ends at a node: side by side, in the order of the nodes at their other ends. */
+  const endOf = (side: 'from ' | 'to ', line: MapLine) => {
+    const isFrom = side === 'from ';
+    const beside = data.lines
+      .filter((each) => (isFrom ? each.from === line.from : each.to === line.to))
+      .toSorted((one, other) =>
+        isFrom ? top('to ', one.to) - top('to ', other.to) : top('from ', one.from) - top('from ', other.from),
+      );
+    const inset = 5;
+    const part = (HEIGHT - 2 * inset) / beside.length;
+    return top(side, isFrom ? line.from : line.to) + inset + part * (beside.indexOf(line) + 0.5);
+  };
+  return (
+    <svg class="map-lines" viewBox={`0 0 100 ${height}`} preserveAspectRatio="none" aria-hidden="true">
+      {data.lines
+        .toSorted((one, other) => OUTCOMES.indexOf(one.outcome) - OUTCOMES.indexOf(other.outcome))
+        .map((line) => {
+          const { from, to, ports, outcome, rate } = line;
+          const [begin, end] = [endOf('from ', line), endOf('to ', line)];
+          const isAside = pointed !== null && pointed !== `from ${from}` && pointed !== `to ${to}`;
+          return (
+            <path
+              key={`${from} ${to} ${ports} ${outcome}`}
+              class={`${outcome} ${isAside ? 'aside' : rate === 0 ? 'idle' : ''}`}
+              d={`M0 ${begin}C45 ${begin} 55 ${end} 100 ${end}`}
+              vector-effect="non-scaling-stroke"
+              stroke-width={widthOf(rate)}
+              stroke-dasharray={DASHES[outcome](widthOf(rate))}
+            >
+              <title>{`${ports}, ${WORDS[outcome]}: ${full(line.count)} times, ${rate.toFixed(1)} a second`}</title>
+            </path>
+          );
+        })}
+    </svg>
+  );
+}
+
+const WORDS: Readonly<Record<Verdict, string>> = { allow: 'allowed', deny: 'denied', would_deny: 'would be denied' };
+
+function Legend({ isStill }: { readonly isStill: boolean }) {
+  return (
+    <p class="map-legend">
+      {OUTCOMES.map((outcome) => (
+        <span key={outcome}>
+          <svg class="map-lines" viewBox="0 0 40 8" width="40" height="8" aria-hidden="true">
+            <path class={outcome} d="M0 4H40" stroke-width="3" stroke-dasharray={DASHES[outcome](3)} />
+          </svg>
+          {WORDS[outcome]}
+        </span>
+      ))}
+      <span class="muted">
+        Thicker means more a second, pale means none now. {isStill && 'The map stands still while you are in it.'}
+      </span>
+    </p>
+  );
+}
+
+/** The map in words, for screen readers and for everybody who reads figures. */
+function MapTable({ data: { groups, destinations, lines, others } }: { readonly data: MapData }) {
+  const label = (nodes: readonly MapNode[], key: string) => nodes.find((node) => node.key === key)?.label ?? key;
+  return (
+    <details class="map-table">
+      <summary>
+        The same as a table: {full(lines.length)} lines{others > 0 && `, ${full(others)} destinations drawn as one`}
+      </summary>
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">From</th>
+            <th scope="col">To</th>
+            <th scope="col">What</th>
+            <th scope="col">Verdict</th>
+            <th scope="col" class="number">
+              Count
+            </th>
+            <th scope="col" class="number">
+              A second
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {lines
+            .toSorted((one, other) => other.count - one.count)
+            .map(({ from, to, ports, outcome, count, rate }) => (
+              <tr key={`${from} ${to} ${ports} ${outcome}`}>
+                <td>{label(groups, from)}</td>
+                <td>{label(destinations, to)}</td>
+                <td>{ports}</td>
+                <td>
+                  <VerdictMark verdict={outcome} />
+                </td>
+                <td class="number">{full(count)}</td>
+                <td class="number">{rate.toFixed(1)}</td>
+              </tr>
+            ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}

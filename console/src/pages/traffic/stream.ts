@@ -1,0 +1,57 @@
+import { signal, useSignal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import { type Stream, useStream } from '../../api/stream.js';
+import type { Message } from './message.js';
+import { TrafficRows } from './rows.js';
+
+const PATH = '/api/v1/wiretap/stream';
+const PAINT_MS = 250;
+/** The node folds equal messages of this time into one with a count. */
+const FOLD = '250ms';
+const RATE_MS = 1_000;
+
+/** The live messages as rows, and the stream that they come from. */
+export type Traffic = {
+  readonly rows: TrafficRows;
+  /** Rises up to four times a second, when the rows have changed. */
+  readonly painted: { readonly value: number };
+  readonly stream: Stream;
+};
+
+/** Reads the wiretap with the query of a filter. Another query begins with no rows. */
+export function useTraffic(query: string): Traffic {
+  const { rows, painted } = useMemo(() => ({ rows: new TrafficRows(), painted: signal(0) }), [query]);
+  const folds = useSignal(true);
+  const parameters = [query, folds.value ? `fold=${FOLD}` : ''].filter(Boolean).join('&');
+  const stream = useStream({
+    path: parameters === '' ? PATH : `${PATH}?${parameters}`,
+    protocol: 'weir.wiretap.v1',
+    replay: '10s',
+    receive: (frame) => {
+      const at = Date.now();
+      if (Array.isArray(frame)) for (const message of frame as readonly Message[]) rows.add(message, at);
+      else rows.add(frame as Message, at);
+    },
+  });
+  // A node of an earlier version does not fold. The rows are the same, with more messages.
+  const isUnknown = stream.refusal.value?.includes('?fold') === true;
+  useEffect(() => {
+    if (isUnknown) folds.value = false;
+  }, [isUnknown]);
+  useEffect(() => {
+    let ratedAt = 0;
+    let paintedVersion = -1;
+    const timer = setInterval(() => {
+      const at = Date.now();
+      if (at - ratedAt >= RATE_MS) {
+        rows.rateAt(at);
+        ratedAt = at;
+      }
+      if (document.visibilityState !== 'visible' || rows.version === paintedVersion) return;
+      paintedVersion = rows.version;
+      painted.value++;
+    }, PAINT_MS);
+    return () => clearInterval(timer);
+  }, [rows]);
+  return { rows, painted, stream };
+}

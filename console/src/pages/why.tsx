@@ -1,0 +1,217 @@
+import { useSignal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import { api, bodyOf, type Schemas } from '../api/client.js';
+import { usePolled } from '../api/polled.js';
+import { type FlowInText, flowInText } from '../flow-in-text.js';
+import { addressOf, go, query } from '../router.js';
+import { Empty, Failure, Panel, VerdictMark } from '../ui/parts.js';
+import { verdictOf, Walk } from '../ui/walk.js';
+
+type Explained = Schemas['Explained'];
+type Obstacle = Schemas['PolicyAnswer']['obstacles'][number];
+
+const FIELDS = ['src', 'dst', 'proto', 'dst_port', 'src_port', 'hostname'] as const;
+type Fields = Readonly<Record<(typeof FIELDS)[number], string>>;
+
+const fieldsIn = (search: URLSearchParams): Fields =>
+  Object.fromEntries(FIELDS.map((name) => [name, search.get(name) ?? (name === 'proto' ? 'tcp' : '')])) as Fields;
+
+/** Why is a flow allowed or denied, and what would let it pass? */
+export function Why() {
+  const fields = useSignal(fieldsIn(query.value));
+  const asked = query.value.has('src') && query.value.has('dst') ? fieldsIn(query.value) : null;
+  // A link to this page, and the back button, change the query.
+  useEffect(() => {
+    fields.value = fieldsIn(query.value);
+  }, [query.value.toString()]);
+  const submit = (event: Event) => {
+    event.preventDefault();
+    go(addressOf('why', fields.value));
+  };
+  const paste = (text: string) => {
+    const found = flowInText(text);
+    const known = Object.fromEntries(Object.entries(found).map(([name, value]) => [name, String(value)]));
+    fields.value = { ...fieldsIn(new URLSearchParams()), ...known };
+    if (found.src !== undefined && found.dst !== undefined) go(addressOf('why', fields.value));
+  };
+  return (
+    <>
+      <h1>Why is it blocked?</h1>
+      <p class="muted">
+        Paste a line of any log, or fill in the flow. The node walks the policy in force, step by step.
+      </p>
+      <form class="form-row" onSubmit={submit}>
+        <label class="field wide">
+          Any line with two addresses
+          <input
+            data-search
+            placeholder="10.1.0.7:51012 → 10.2.0.1:443 tcp"
+            spellcheck={false}
+            autocomplete="off"
+            onInput={(event) => paste(event.currentTarget.value)}
+          />
+        </label>
+        <Field name="src" label="From" fields={fields} required />
+        <Field name="dst" label="To" fields={fields} required />
+        <label class="field narrow">
+          Protocol
+          <select
+            value={fields.value.proto}
+            onChange={(event) => {
+              fields.value = { ...fields.value, proto: event.currentTarget.value };
+            }}
+          >
+            {['tcp', 'udp', 'icmp'].map((name) => (
+              <option key={name}>{name}</option>
+            ))}
+          </select>
+        </label>
+        <Field name="dst_port" label="Port" fields={fields} numeric />
+        <Field name="hostname" label="Name, if known" fields={fields} />
+        <button type="submit" class="primary">
+          Explain
+        </button>
+      </form>
+      {asked === null ? (
+        <Empty>No flow yet. A denied flow on the pages Traffic and Findings has a link to this page.</Empty>
+      ) : (
+        <Answer key={JSON.stringify(asked)} flow={asked} />
+      )}
+    </>
+  );
+}
+
+type FieldProps = {
+  readonly name: keyof FlowInText;
+  readonly label: string;
+  readonly fields: { value: Fields };
+  readonly required?: boolean;
+  readonly numeric?: boolean;
+};
+
+function Field({ name, label, fields, required = false, numeric = false }: FieldProps) {
+  return (
+    <label class={`field ${numeric ? 'narrow' : ''}`}>
+      {label}
+      <input
+        required={required}
+        inputMode={numeric ? 'numeric' : 'text'}
+        pattern={numeric ? '[0-9]*' : undefined}
+        spellcheck={false}
+        autocomplete="off"
+        value={fields.value[name]}
+        onInput={(event) => {
+          fields.value = { ...fields.value, [name]: event.currentTarget.value.trim() };
+        }}
+      />
+    </label>
+  );
+}
+
+function packetOf({ src, dst, proto, dst_port, src_port, hostname }: Fields): Schemas['ExplainPacket'] {
+  return {
+    src,
+    dst,
+    proto: proto,
+    ...(dst_port === '' || proto === 'icmp' ? {} : { dst_port: Number(dst_port) }),
+    ...(src_port === '' || proto === 'icmp' ? {} : { src_port: Number(src_port) }),
+    ...(proto === 'icmp' ? { icmp_type: 8, icmp_code: 0 } : {}),
+    ...(hostname === '' ? {} : { hostname }),
+  };
+}
+
+function Answer({ flow }: { readonly flow: Fields }) {
+  const explained = usePolled<Explained>(
+    (signal) => bodyOf(api.POST('/api/v1/policy/explain', { body: packetOf(flow), signal })),
+    null,
+    JSON.stringify(flow),
+  );
+  const answer = explained.data.value;
+  if (answer === null) return <Failure failure={explained.failure.value} />;
+  const verdict = verdictOf(answer);
+  return (
+    <div class="columns">
+      <Panel
+        title={
+          <>
+            <VerdictMark verdict={verdict} /> <span class="muted">{flowText(flow)}</span>
+          </>
+        }
+      >
+        <p class="sentence">{answer.reason}</p>
+        <Walk explained={answer} />
+        {answer.unknown.length > 0 && <p class="muted">Not known for this answer: {answer.unknown.join(', ')}.</p>}
+      </Panel>
+      {verdict !== 'allow' && <Remedy flow={flow} />}
+    </div>
+  );
+}
+
+const flowText = ({ src, dst, proto, dst_port, hostname }: Fields) =>
+  `${src} → ${dst} ${dst_port === '' ? proto : `${proto}/${dst_port}`}${hostname === '' ? '' : ` as ${hostname}`}`;
+
+/** The smallest change that lets the flow pass, as the node proposes it. */
+function Remedy({ flow }: { readonly flow: Fields }) {
+  const { src, dst, proto, dst_port, hostname } = flow;
+  const question = usePolled(
+    (signal) =>
+      bodyOf(
+        api.POST('/api/v1/policy/ask', {
+          body: {
+            from: [src],
+            to: [dst],
+            proto: proto,
+            ...(dst_port === '' || proto === 'icmp' ? {} : { ports: [Number(dst_port)] }),
+            ...(hostname === '' ? {} : { name: hostname }),
+          },
+          signal,
+        }),
+      ),
+    null,
+    JSON.stringify(flow),
+  );
+  const obstacles = question.data.value?.obstacles ?? [];
+  const obstacle = obstacles.find(({ remedy }) => remedy !== null);
+  return (
+    <Panel title="What would let it pass">
+      <Failure failure={question.failure.value} />
+      {question.data.value !== null && obstacle === undefined && (
+        <Empty>{question.data.value.summary} No single rule changes that.</Empty>
+      )}
+      {obstacle?.remedy && <Proposal obstacle={obstacle} />}
+    </Panel>
+  );
+}
+
+function Proposal({ obstacle: { remedy, decider } }: { readonly obstacle: Obstacle }) {
+  if (remedy === null) return null;
+  const place =
+    remedy.source_group === null
+      ? 'a new source group'
+      : remedy.before === null
+        ? `the end of ${remedy.source_group}`
+        : `${remedy.source_group}, before ${remedy.before}`;
+  return (
+    <>
+      <p>
+        {decider.rule === null ? (
+          'A default'
+        ) : (
+          <>
+            The rule <strong>{decider.rule}</strong>
+          </>
+        )}{' '}
+        stands in the way. This rule in {place} lets the flow pass:
+      </p>
+      <pre class="code">{JSON.stringify(remedy.rule, null, 2)}</pre>
+      <a
+        class="button primary"
+        href={addressOf('policy', {
+          propose: JSON.stringify(remedy),
+        })}
+      >
+        Review this change
+      </a>
+    </>
+  );
+}

@@ -1,0 +1,162 @@
+import type { ComponentChildren } from 'preact';
+import type { Schemas } from '../api/client.js';
+import { protocol } from '../format.js';
+import { addressOf } from '../router.js';
+import { type Verdict, VerdictMark } from './parts.js';
+
+export type AddressSet = Schemas['AddressSet'];
+type ServiceSet = Schemas['ServiceSet'];
+type FlowCondition = Schemas['FlowCondition'];
+/** A product of sources, destinations and services, as the answers of diff, ask, lint and assertions have it. */
+type Region = Pick<
+  Schemas['PolicyAnswer']['passing'][number],
+  'sources' | 'destinations' | 'services' | 'source_ports' | 'conditions' | 'unless' | 'flows' | 'example'
+>;
+export type Decider = Schemas['FlowDecider'] & { readonly inspected?: boolean };
+
+const network = (text: string) => (text === '0.0.0.0/0' ? 'any' : text.replace(/\/32$/, ''));
+
+/** "10.1.0.0/24 except 10.1.0.0/29". */
+export function addressesText({ networks, except, omitted }: AddressSet): string {
+  const list = networks.map(network).join(', ');
+  const more = omitted > 0 ? ` and ${omitted} more` : '';
+  return except.length === 0 ? `${list}${more}` : `${list} except ${except.map(network).join(', ')}${more}`;
+}
+
+/** "tcp/443, tcp/8000-8100"; "any service" if the set has every one. */
+function servicesText({ services, except, omitted }: ServiceSet): string {
+  const more = omitted > 0 ? ` and ${omitted} more` : '';
+  if (except.length > 0) return `any service except ${except.join(', ')}${more}`;
+  return services.length === 1 && services[0] === 'any' ? 'any service' : `${services.join(', ')}${more}`;
+}
+
+function conditionText(condition: FlowCondition): string {
+  switch (condition.kind) {
+    case 'hostname':
+      return `the destination is granted for ${condition.pattern}`;
+    case 'selected':
+      return `the source is selected by ${JSON.stringify(condition.selector)}`;
+    case 'unresolved':
+      return `the selector ${JSON.stringify(condition.selector)} is not resolved`;
+    case 'deny_only':
+      return 'the source is deny-only';
+    case 'tls': {
+      const verb = { hidden: 'hides the certificate for', matches: 'matches', may_match: 'may match' }[condition.state];
+      return `TLS ${verb} ${JSON.stringify(condition.tls)}`;
+    }
+  }
+}
+
+/** "10.1.0.0/24 → any tcp/8080", with its conditions. */
+function RegionFlows({ region }: { readonly region: Region }) {
+  const { sources, destinations, services, source_ports: ports, conditions, unless } = region;
+  return (
+    <>
+      <span class="region-flows">
+        <code>{addressesText(sources)}</code>
+        <span class="region-arrow">
+          <span aria-hidden="true">→</span>
+          <span class="visually-hidden"> to </span>
+        </span>
+        <code>{addressesText(destinations)}</code> <code class="region-service">{servicesText(services)}</code>
+        {ports.length > 0 && <span class="muted"> from port {ports.join(', ')}</span>}
+      </span>
+      {conditions.length > 0 && <p class="region-when">if {conditions.map(conditionText).join(' and ')}</p>}
+      {unless.map((all) => (
+        <p key={JSON.stringify(all)} class="region-when">
+          unless {all.map(conditionText).join(' and ')}
+        </p>
+      ))}
+    </>
+  );
+}
+
+const verdictOf = ({ decision, mode }: Pick<Decider, 'decision' | 'mode'>): Verdict =>
+  decision === 'allow' ? 'allow' : mode === 'audit' ? 'would_deny' : 'deny';
+
+/** A verdict, and the rule or default that decides it. The name is a link to the rule in the policy. */
+export function DeciderName({ decider }: { readonly decider: Decider }) {
+  return (
+    <span class="decider">
+      <VerdictMark verdict={verdictOf(decider)} /> by <RuleName group={decider.source_group} rule={decider.rule} />
+      {decider.inspected === true && <span class="muted"> and inspected</span>}
+    </span>
+  );
+}
+
+type RuleNameProps = { readonly group: string | null; readonly rule: string | null };
+
+/** "office / web", "the default of office", or "the default of the policy". */
+export function RuleName({ group, rule }: RuleNameProps) {
+  if (group === null) return <>the default of the policy</>;
+  if (rule === null) return <>the default of {group}</>;
+  return (
+    <a href={addressOf('policy', { group, rule })}>
+      {group} / {rule}
+    </a>
+  );
+}
+
+/** Writes a text of the node as a sentence: it begins small, as in the command line. A name at its start stays. */
+export function sentence(text: string): string {
+  const isName = /^\S*[/_]/.test(text);
+  return `${isName ? text.charAt(0) : text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+}
+
+const SIZES: readonly (readonly [size: number, word: string])[] = [
+  [1e12, 'trillion'],
+  [1e9, 'billion'],
+  [1e6, 'million'],
+];
+
+/** "16.8 million flows": an exact count of the node in few digits. */
+export function flowCount(flows: string): string {
+  const count = Number(flows);
+  if (count === 1) return '1 flow';
+  if (count >= 1e15) {
+    const [digits = '', power = ''] = count.toExponential(1).split('e+');
+    return `${digits} × 10${[...power].map((digit) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[Number(digit)]).join('')} flows`;
+  }
+  const size = SIZES.find(([least]) => count >= least);
+  return size === undefined ? `${flows} flows` : `${(count / size[0]).toPrecision(3)} ${size[1]} flows`;
+}
+
+/** The address of the page Why with the example flow of a region. */
+function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['example']): string {
+  const text = (value: number | undefined) => (value === undefined ? undefined : String(value));
+  return addressOf('why', {
+    src,
+    dst,
+    proto: protocol(proto),
+    dst_port: text(dst_port),
+    // The node takes this port for an example if any port will do.
+    src_port: src_port === 40_000 ? undefined : text(src_port),
+    hostname,
+  });
+}
+
+/** A link to the page Why with one flow of a region. */
+function ExampleFlow({ region: { example } }: { readonly region: Region }) {
+  const { src, dst, proto, dst_port } = example;
+  const service = dst_port === undefined ? protocol(proto) : `${protocol(proto)}/${dst_port}`;
+  return (
+    <a href={whyAddress(example)}>
+      for example {src} → {dst} {service}
+    </a>
+  );
+}
+
+type RegionRowProps = { readonly region: Region; readonly children?: ComponentChildren };
+
+/** One region with the number of its flows, an example, and what the page says about it. */
+export function RegionRow({ region, children }: RegionRowProps) {
+  return (
+    <li class="region">
+      <RegionFlows region={region} />
+      {children}
+      <p class="region-more muted">
+        {flowCount(region.flows)}, <ExampleFlow region={region} />
+      </p>
+    </li>
+  );
+}

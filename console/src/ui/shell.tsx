@@ -1,0 +1,61 @@
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef } from 'preact/hooks';
+import { node, session } from '../node.js';
+import { PAGES, type Page } from '../pages/pages.js';
+import { addressOf } from '../router.js';
+import { Help, useShortcuts } from './shortcuts.js';
+import { Brand } from './sign-in.js';
+import { PendingBar, SilentBar, StatusBar } from './status-bar.js';
+import { ThemeChoice } from './theme.js';
+
+/** The frame of every page: the navigation, the state of the node, and the bars that need attention. */
+export function Shell({ page, children }: { readonly page: Page | undefined; readonly children: ComponentChildren }) {
+  const main = useRef<HTMLElement>(null);
+  const help = useShortcuts();
+  const isFirst = useRef(true);
+  // A screen reader begins to read the new page, and the keyboard continues there.
+  useEffect(() => {
+    if (isFirst.current) isFirst.current = false;
+    else main.current?.focus();
+  }, [page]);
+  return (
+    <>
+      <a class="skip" href="#main">
+        Skip to the content
+      </a>
+      <nav class="side" aria-label="Pages">
+        <a class="home" href={addressOf('')}>
+          <Brand />
+        </a>
+        <ul>
+          {PAGES.map((each) => (
+            <li key={each.path}>
+              <a href={addressOf(each.path)} aria-current={each === page ? 'page' : undefined}>
+                {each.title}
+              </a>
+            </li>
+          ))}
+        </ul>
+        <div class="side-end">
+          <ThemeChoice />
+          <button type="button" class="plain" onClick={() => help.current?.showModal()}>
+            Keyboard <kbd>?</kbd>
+          </button>
+          <button type="button" class="plain" onClick={session.signOut}>
+            Sign out {session.current.value?.subject}
+            {session.current.value?.role === 'readonly' && <span class="muted"> (read only)</span>}
+          </button>
+        </div>
+      </nav>
+      <div class={`content ${node.isSilent.value ? 'is-old' : ''}`}>
+        <StatusBar />
+        <SilentBar />
+        <PendingBar />
+        <main id="main" ref={main} tabIndex={-1}>
+          {children}
+        </main>
+      </div>
+      <Help dialog={help} />
+    </>
+  );
+}

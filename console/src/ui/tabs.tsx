@@ -1,0 +1,28 @@
+import { query } from '../router.js';
+
+type Props = {
+  readonly label: string;
+  readonly tabs: readonly (readonly [id: string, title: string])[];
+  /** Returns the address of a tab. */
+  readonly addressOf: (id: string) => string;
+};
+
+/** The id of the present tab: the parameter `tab` of the address, else the first. */
+export const tabOf = (tabs: Props['tabs']): string => {
+  const asked = query.value.get('tab');
+  return tabs.find(([id]) => id === asked)?.[0] ?? tabs[0]?.[0] ?? '';
+};
+
+/** Links to the parts of a page. Each part has an address of its own. */
+export function Tabs({ label, tabs, addressOf }: Props) {
+  const present = tabOf(tabs);
+  return (
+    <nav class="tabs" aria-label={label}>
+      {tabs.map(([id, title]) => (
+        <a key={id} href={addressOf(id)} aria-current={id === present ? 'page' : undefined}>
+          {title}
+        </a>
+      ))}
+    </nav>
+  );
+}

@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
+import { expect } from 'vitest';
+
+const CHROMIUM = '/usr/bin/chromium';
+/** Chromium reports each response of this kind, also where a page expects a refusal and shows it. */
+const REFUSED = /^Failed to load resource: the server responded with a status of (400|409|412)\b/;
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** Chromium with one page, signed in at a node by default. `faults` collects what must not occur. */
+export type ConsoleBrowser = {
+  readonly context: BrowserContext;
+  readonly page: Page;
+  /** Errors of the page and of its content security policy. `close` expects none. */
+  readonly faults: string[];
+  /** Opens a page of the console by its path below `/console/`. */
+  open(path: string): Promise<void>;
+  /** Expects that axe finds no violation of WCAG 2.2 AA on the present page, in both themes. */
+  expectAccessible(): Promise<void>;
+  close(): Promise<void>;
+};
+
+export async function openBrowser(url: string, token: string | null): Promise<ConsoleBrowser> {
+  const browser: Browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+  // Axe must not see a colour in the middle of its transition.
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce' });
+  const page = await context.newPage();
+  const faults: string[] = [];
+  page.on('console', (message) => {
+    if (message.type() === 'error' && !REFUSED.test(message.text())) faults.push(message.text());
+  });
+  page.on('pageerror', (error) => faults.push(String(error)));
+  if (token !== null) {
+    const answer = await context.request.post(`${url}/api/v1/session`, {
+      headers: { authorization: `Bearer ${token}` },
+    });
+    expect(answer.status()).toBe(201);
+  }
+  return {
+    context,
+    page,
+    faults,
+    open: async (path) => {
+      await page.goto(`${url}/console/${path}`);
+      await page.locator('main h1').waitFor();
+    },
+    expectAccessible: async () => {
+      for (const colorScheme of ['light', 'dark'] as const) {
+        await page.emulateMedia({ colorScheme });
+        // `evaluate` is not subject to the content security policy of the page.
+        await page.evaluate(AXE);
+        const violations = await page.evaluate(async () => {
+          const { axe } = globalThis as unknown as {
+            axe: { run(options: object): Promise<{ violations: Violation[] }> };
+          };
+          type Violation = { id: string; nodes: { target: unknown[]; failureSummary: string }[] };
+          const tags = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+          const result = await axe.run({ runOnly: { type: 'tag', values: tags } });
+          return result.violations.flatMap(({ id, nodes }) =>
+            nodes.map(({ target, failureSummary }) => `${id} ${String(target)} ${failureSummary}`),
+          );
+        });
+        expect({ colorScheme, violations }).toEqual({ colorScheme, violations: [] });
+      }
+      await page.emulateMedia({ colorScheme: null });
+    },
+    close: async () => {
+      await browser.close();
+      expect(faults).toEqual([]);
+    },
+  };
+}

@@ -1,0 +1,135 @@
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { type ConsoleBrowser, openBrowser } from './browser.js';
+import { type ConsoleNode, createConsoleNode, type POLICY } from './console-node.js';
+
+const SSH = { id: 'ssh', action: 'allow', match: { dst_cidrs: ['10.77.2.0/24'], proto: 'tcp', dst_ports: [22] } };
+
+describe('the page Policy', () => {
+  let node: ConsoleNode;
+  let browser: ConsoleBrowser;
+  let page: Page;
+  beforeAll(async () => {
+    node = await createConsoleNode('pagepolicy');
+    browser = await openBrowser(node.rig.node.url, await node.rig.node.token());
+    page = browser.page;
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await node?.remove();
+  });
+
+  const button = (name: string) => page.getByRole('button', { name, exact: true });
+  const heading = (name: string) => page.getByRole('heading', { name });
+  const editor = () => page.getByRole('textbox', { name: 'Policy as YAML' });
+  const request = async (method: string, path: string, data?: unknown) => {
+    const headers = { authorization: `Bearer ${await node.rig.node.token()}` };
+    return browser.context.request.fetch(`${node.rig.node.url}${path}`, { method, headers, ...(data ? { data } : {}) });
+  };
+  const ruleIds = async () => {
+    const policy = (await (await request('GET', '/api/v1/policy')).json()) as typeof POLICY;
+    return policy.source_groups[0]?.rules.map(({ id }) => id);
+  };
+  const propose = (before: string | null, rule: object) =>
+    browser.open(`policy?propose=${encodeURIComponent(JSON.stringify({ source_group: 'office', before, rule }))}`);
+
+  it('takes a proposed rule into the draft, reverts it if it is not confirmed, and keeps it if it is', async () => {
+    await propose('no-telnet', SSH);
+    await heading('Review the change').waitFor();
+    await page.getByText('256 sources of office gain 10.77.2.0/24 tcp/22; no source loses a flow.').waitFor();
+    await browser.expectAccessible();
+    await page.getByLabel('Time to confirm').selectOption('30 seconds');
+    await button('Apply').click();
+    await heading('In force. Is everything well?').waitFor();
+    expect(await ruleIds()).toEqual(['web', 'ssh', 'no-telnet', 'cameras', 'old-ftp']);
+    await heading('The node went back to the former policy').waitFor({ timeout: 60_000 });
+    expect(await ruleIds()).toEqual(['web', 'no-telnet', 'cameras', 'old-ftp']);
+    await button('Back to the draft').click();
+    await button('Review and apply…').click();
+    await page.getByLabel('Why, for the history').fill('ssh for the office');
+    await button('Apply').click();
+    await button('Keep this change').click();
+    await heading('Kept').waitFor();
+    expect(await ruleIds()).toEqual(['web', 'ssh', 'no-telnet', 'cameras', 'old-ftp']);
+    await page.getByRole('link', { name: 'Show the history' }).click();
+    await page.getByText('ssh for the office').waitFor();
+    await browser.expectAccessible();
+  });
+
+  it('marks a problem of the node at its line, and keeps the draft across a reload', async () => {
+    await browser.open('policy');
+    await editor().getByText('old-ftp').click();
+    await page.keyboard.press('End');
+    await page.keyboard.type('\nactoin: deny');
+    await page.getByText('There is no field "actoin" here').first().waitFor();
+    await page
+      .getByRole('button', { name: /^line \d+$/ })
+      .first()
+      .waitFor();
+    await browser.expectAccessible();
+    await page.reload();
+    await editor().getByText('actoin').waitFor();
+    await button('Discard').click();
+    await editor().getByText('actoin').waitFor({ state: 'detached' });
+    await button('Undo').click();
+    await editor().getByText('actoin').waitFor();
+    await button('Discard').click();
+  });
+
+  it('lists the rules that nothing uses, and marks the rule of a link', async () => {
+    await browser.open('policy?group=office&rule=old-ftp&show=unused');
+    await page.getByRole('button', { name: 'office / old-ftp' }).waitFor();
+    await expect.poll(() => page.getByRole('button', { name: 'office / web' }).count()).toBe(0);
+    await expect.poll(() => page.locator('.cm-marked').innerText()).toContain('old-ftp');
+  });
+
+  it('does not overwrite the text that another client wrote first, and puts the edits into it', async () => {
+    await propose(null, { id: 'mine', action: 'allow', match: { proto: 'tcp', dst_ports: [8080] } });
+    await heading('Review the change').waitFor();
+    const theirs = (await (await request('GET', '/api/v1/policy')).json()) as typeof POLICY;
+    theirs.source_groups[0]?.rules.shift();
+    expect((await request('PUT', '/api/v1/policy', theirs)).status()).toBe(200);
+    await page.getByLabel('Keep it at once, without confirmation').check();
+    await button('Apply').click();
+    await heading('The stored policy is newer than your draft').waitFor();
+    await browser.expectAccessible();
+    await page.getByRole('button', { name: /^Put my edits into revision/ }).click();
+    await button('Review and apply…').click();
+    await page.getByLabel('Keep it at once, without confirmation').check();
+    await button('Apply').click();
+    await heading('Kept').waitFor();
+    expect(await ruleIds()).toEqual(['ssh', 'no-telnet', 'cameras', 'old-ftp', 'mine']);
+  });
+
+  it('goes back to an earlier revision, and breaks an assertion only by an explicit choice', async () => {
+    const noSsh = { id: 'no-web', never: { from: ['10.77.1.0/24'], to: ['10.77.2.0/24'], ports: [80] } };
+    expect((await request('PUT', '/api/v1/assertions', { assertions: [noSsh] })).status()).toBe(200);
+    await browser.open('policy?view=history');
+    await button('Go back to this…').last().click();
+    await page.getByText('1 assertion does not hold').waitFor();
+    await page.getByLabel('Keep it at once, without confirmation').check();
+    await button('Apply').click();
+    await page.getByText('the write would break the assertion no-web').waitFor();
+    await page.getByLabel(/Override no-web/).check();
+    await button('Apply').click();
+    await heading('Kept').waitFor();
+    expect(await ruleIds()).toEqual(['web', 'no-telnet', 'cameras', 'old-ftp']);
+    await browser.open('policy?view=assertions');
+    await page.getByText('broken').waitFor();
+    await browser.expectAccessible();
+    await button('Delete').click();
+    await button('Undo').click();
+    await page.getByText('broken').waitFor();
+    await button('Delete').click();
+  });
+
+  it('takes an edit of lint into the draft', async () => {
+    await browser.open('policy?view=lint');
+    await button('Check the rules').click();
+    await page.getByText(/office\/no-telnet can be removed/).waitFor();
+    await browser.expectAccessible();
+    await button('Take it into the draft').first().click();
+    await editor().getByText('cameras').waitFor();
+    expect(await editor().innerText()).not.toContain('no-telnet');
+  });
+});
