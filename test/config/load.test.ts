@@ -33,6 +33,7 @@ const defaults = {
     requestTimeoutMs: 15_000,
     maxConnections: 1000,
     maxConnectionsPerSource: 500,
+    console: true,
   },
   dataplane: null,
   policy: {
@@ -104,6 +105,7 @@ api:
   request_timeout: 2m
   max_connections: 5
   max_connections_per_source: 4
+  console: false
 dataplane:
   interfaces: [lan0, wan*]
   non_ipv4: pass
@@ -157,6 +159,7 @@ cluster:
         requestTimeoutMs: 120_000,
         maxConnections: 5,
         maxConnectionsPerSource: 4,
+        console: false,
       },
       dataplane: {
         interfaces: ['lan0', 'wan*'],
