@@ -22,6 +22,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'api.request_timeout': true,
   'api.max_connections': true,
   'api.max_connections_per_source': true,
+  'api.console': true,
   'dataplane.interfaces': true,
   'dataplane.non_ipv4': true,
   'dataplane.reverse_path': true,
