@@ -33,6 +33,7 @@ const denied = {
   source_group: null,
   rule: null,
   decided_by: 'policy_default',
+  source_groups: ['lan'],
   drop_reason: 'policy_deny',
   icmp_type: 8,
   icmp_code: 0,
@@ -70,7 +71,7 @@ const lost = { type: 'lost', count: 12, where: 'reader' };
 const LINES = [
   '12:00:00.123  flow          allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web',
   '12:00:00.123  flow_end      allow     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  3/2 packets, 180/120 bytes',
-  '12:00:00.123  verdict       deny      icmp  10.0.0.7 → 192.0.2.1  (policy_default)  type 8 code 0, policy_deny',
+  '12:00:00.123  verdict       deny      icmp  10.0.0.7 → 192.0.2.1  (policy_default, in lan)  type 8 code 0, policy_deny',
   '12:00:01.000  dns           allow     dns   10.0.0.7 → A api.example.com = 192.0.2.1  lan/web',
   '12:00:00.123  tls           deny      tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  api.example.com, upstream_untrusted:expired',
   '12:00:00.123  http          audit     tcp   10.0.0.7:40000 → api.example.com (192.0.2.1:443)  lan/web  GET api.example.com/v1/things',

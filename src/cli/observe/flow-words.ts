@@ -32,13 +32,18 @@ type Decided = {
   readonly decided_by?: string | null | undefined;
   readonly source_group?: string | null | undefined;
   readonly rule?: string | null | undefined;
+  readonly source_groups?: readonly string[] | null | undefined;
 };
 
 /**
- * Returns the rule or default that decided a flow or finding as text: `GROUP/RULE`, `GROUP (default)` or
- * `(policy_default)`.
+ * Returns the rule or default that decided a flow or finding as text: `GROUP/RULE`, `GROUP (default)`,
+ * `(policy_default)`, or `(policy_default, in GROUP)` if the groups of the source are known.
  */
-export function deciderOf({ decided_by: decided, source_group: group, rule }: Decided): string {
-  if (group === null || group === undefined) return decided === null || decided === undefined ? '-' : `(${decided})`;
+export function deciderOf({ decided_by: decided, source_group: group, rule, source_groups: groups }: Decided): string {
+  if (group === null || group === undefined) {
+    if (groups !== null && groups !== undefined)
+      return `(policy_default, ${groups.length === 0 ? 'in no group' : `in ${groups.join(' and ')}`})`;
+    return decided === null || decided === undefined ? '-' : `(${decided})`;
+  }
   return rule === null || rule === undefined ? `${group} (default)` : `${group}/${rule}`;
 }

@@ -29,6 +29,7 @@ const flowSchema = z.object({
   decided_by: z.string(),
   source_group: z.string().nullable(),
   rule: z.string().nullable(),
+  source_groups: z.array(z.string()).nullish(),
   packets: bothWays,
   bytes: bothWays,
   expires_in: z.number(),

@@ -8,6 +8,7 @@ export const findingSchema = z.looseObject({
   finding_type: z.string(),
   source_group: text,
   rule: text,
+  source_groups: z.array(z.string()).nullish(),
   src_ip: text,
   dst_ip: text,
   src_owner: ownerSchema,

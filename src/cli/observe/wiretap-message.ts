@@ -28,6 +28,7 @@ const messageSchema = z.looseObject({
   drop_reason: text,
   source_group: text,
   rule: text,
+  source_groups: names,
   decided_by: text,
   packets: z.union([bothWays, z.number()]),
   bytes: bothWays,

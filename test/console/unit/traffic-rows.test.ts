@@ -103,17 +103,18 @@ test('a map has groups, destinations by name, and a line for each class of ports
   rows.add(flow({ dst_names: ['shop.example.com'] }), START);
   rows.add(flow({ dst_names: ['shop.example.com'], dst_port: 80 }), START);
   rows.add(flow({ ...denied, dst_port: 23 }), START);
-  rows.add(flow({ ...denied, source_group: null, rule: null, decided_by: 'policy_default', dst_port: 22 }), START);
+  const byDefault = { ...denied, source_group: null, rule: null, decided_by: 'policy_default', dst_port: 22 };
+  rows.add(flow(byDefault), START);
+  rows.add(flow({ ...byDefault, source_groups: [], dst_port: 21 }), START);
+  rows.add(flow({ ...byDefault, source_groups: ['office'] }), START);
   const { groups, destinations, lines } = mapOf(rows.ordered('count', START), 30);
-  expect(groups.map(({ label }) => label)).toEqual(['no group decided', 'office']);
-  expect(destinations.map(({ filter }) => filter)).toEqual([
-    ['dst', '10.2.0.2'],
-    ['hostname', 'shop.example.com'],
-  ]);
+  expect(groups.map(({ label }) => label)).toEqual(['in no group', 'no group decided', 'office']);
+  expect(destinations.map(({ filter }) => filter)).toEqual(['dst:10.2.0.2', 'hostname:shop.example.com']);
   expect(lines.map(({ from, ports, outcome, count }) => [from, ports, outcome, count]).sort()).toEqual([
     ['-', 'shell', 'deny', 1],
-    ['group office', 'shell', 'deny', 1],
+    ['group office', 'shell', 'deny', 2],
     ['group office', 'web', 'allow', 2],
+    ['in no group', 'files', 'deny', 1],
   ]);
 });
 

@@ -26,7 +26,7 @@ type Props = { readonly row: Row; readonly filter: string; readonly onClose: () 
 export function RowDetail({ row, filter, onClose }: Props) {
   const { outcome, message, from, to, subject, decider } = row;
   const why = whyAddress(message);
-  const only = (name: string, value: string) => addressOf('traffic', { filter: toggled(filter, name, value) });
+  const only = (name: string, value: string) => addressOf('traffic', { filter: toggled(filter, `${name}:${value}`) });
   const { source_group: group, rule, interface: on, drop_reason: drop } = message;
   return (
     <Drawer

@@ -56,9 +56,8 @@ function has(text: string, word: string): boolean {
   return whole.test(text);
 }
 
-/** Adds `name:value` to the text of a filter, or removes it if the text has it already. */
-export function toggled(text: string, name: string, value: string): string {
-  const token = `${name}:${value}`;
+/** Adds a word such as `dst:10.2.0.2` to the text of a filter, or removes it if the text has it already. */
+export function toggled(text: string, token: string): string {
   const tokens = text.split(/\s+/).filter(Boolean);
   return (tokens.includes(token) ? tokens.filter((each) => each !== token) : [...tokens, token]).join(' ');
 }

@@ -2,11 +2,11 @@ import type { Verdict } from '../../ui/parts.js';
 import { ownerName } from './message.js';
 import { countOf, type Row } from './rows.js';
 
-/** A source group or a destination. `filter`: what selects it, as `name` and `value` of a parameter. */
+/** A source group or a destination. `filter`: the filter that selects it, such as `dst:10.2.0.2`. */
 export type MapNode = {
   readonly key: string;
   readonly label: string;
-  readonly filter: readonly [name: string, value: string] | null;
+  readonly filter: string | null;
   readonly count: number;
 };
 
@@ -82,22 +82,26 @@ function placeIn(places: ReadonlyMap<Row, Named>, row: Row): Named {
   return places.get(row) ?? destinationOf(row, false);
 }
 
+/** The group that decided, or the groups of a source that the default of the policy decided. */
 function groupOf({ message }: Row): Named {
-  const group = message.source_group;
-  if (group == null) return { key: '-', label: 'no group decided', filter: null };
-  return { key: `group ${group}`, label: group, filter: ['group', group] };
+  const { source_group: group, source_groups: groups } = message;
+  if (group != null) return { key: `group ${group}`, label: group, filter: group.toLowerCase() };
+  if (groups == null) return { key: '-', label: 'no group decided', filter: null };
+  if (groups.length === 0) return { key: 'in no group', label: 'in no group', filter: null };
+  const label = groups.join(', ');
+  return { key: `group ${label}`, label, filter: groups.length === 1 ? label.toLowerCase() : null };
 }
 
 function destinationOf({ message }: Row, isByNetwork: boolean): Named {
   const { type, dst, dst_names, http, sni } = message;
-  if (type === 'dns' || dst == null) return { key: 'dns', label: 'lookups of names', filter: ['type', 'dns'] };
+  if (type === 'dns' || dst == null) return { key: 'dns', label: 'lookups of names', filter: 'type:dns' };
   const name = http?.host ?? sni ?? dst_names?.[0];
-  if (name != null) return { key: `name ${name}`, label: name, filter: ['hostname', name] };
+  if (name != null) return { key: `name ${name}`, label: name, filter: `hostname:${name}` };
   const owner = ownerName(message.dst_owner);
-  if (owner !== null) return { key: `owner ${owner}`, label: owner, filter: ['dst', dst] };
+  if (owner !== null) return { key: `owner ${owner}`, label: owner, filter: `dst:${dst}` };
   const network = /^(\d+\.\d+\.\d+)\.\d+$/.exec(dst)?.[1];
   const place = isByNetwork && network !== undefined ? `${network}.0/24` : dst;
-  return { key: `address ${place}`, label: place, filter: ['dst', place] };
+  return { key: `address ${place}`, label: place, filter: `dst:${place}` };
 }
 
 function ranked(counted: readonly (readonly [Named, number])[]): MapNode[] {

@@ -90,7 +90,7 @@ function Nodes({ title, nodes, tops, view, pointed }: NodesProps) {
   return (
     <ul class={`map-nodes ${side.trim()}`} aria-label={title}>
       {nodes.map(({ key, label, filter, count }) => {
-        const isChosen = filter !== null && view.filter.split(/\s+/).includes(filter.join(':'));
+        const isChosen = filter !== null && view.filter.split(/\s+/).includes(filter);
         return (
           <li
             key={key}
@@ -104,7 +104,7 @@ function Nodes({ title, nodes, tops, view, pointed }: NodesProps) {
               <span title={`${full(count)} times`}>{label}</span>
             ) : (
               <a
-                href={addressOf('traffic', { ...view, filter: toggled(view.filter, ...filter) })}
+                href={addressOf('traffic', { ...view, filter: toggled(view.filter, filter) })}
                 title={`${label}, ${full(count)} times`}
                 aria-label={isChosen ? `${label}: show the others again` : `${label}: show only this`}
                 class={isChosen ? 'is-chosen' : ''}

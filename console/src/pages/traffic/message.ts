@@ -28,6 +28,8 @@ export type Message = {
   readonly source_group?: string | null;
   readonly rule?: string | null;
   readonly decided_by?: string | null;
+  /** The groups of a source that the default of the policy decided. */
+  readonly source_groups?: readonly string[] | null;
   readonly packets?: BothWays | number | null;
   readonly bytes?: BothWays | null;
   readonly interface?: string | null;
@@ -65,10 +67,14 @@ export function deciderOf(decided: {
   readonly decided_by?: string | null | undefined;
   readonly source_group?: string | null | undefined;
   readonly rule?: string | null | undefined;
+  readonly source_groups?: readonly string[] | null | undefined;
 }): string {
-  const { decided_by: by, source_group: group, rule } = decided;
+  const { decided_by: by, source_group: group, rule, source_groups: groups } = decided;
   if (group != null) return rule == null ? `${group}, default` : `${group} / ${rule}`;
-  if (by === 'policy_default') return "the policy's default";
+  if (by === 'policy_default') {
+    if (groups == null) return 'default of the policy';
+    return `default of the policy (source ${groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`})`;
+  }
   if (by === 'policy_gone') return 'an earlier policy';
   return by === 'nobody' || by == null ? 'nobody' : by.replaceAll('_', ' ');
 }

@@ -160,7 +160,7 @@ export class TrafficRows {
 }
 
 function keyOf(message: Message, outcome: Verdict): string {
-  const { type, src, dst, proto, dst_port: port, source_group: group, rule, http } = message;
+  const { type, src, dst, proto, dst_port: port, source_group: group, source_groups: groups, rule, http } = message;
   const about =
     type === 'dns'
       ? `dns ${message.hostname} ${message.query_type}`
@@ -169,7 +169,7 @@ function keyOf(message: Message, outcome: Verdict): string {
         : type === 'tls'
           ? `tls ${message.sni}`
           : (message.icmp_type ?? '');
-  return `${outcome} ${src} ${dst} ${proto} ${port} ${group} ${rule} ${message.drop_reason ?? ''} ${about}`;
+  return `${outcome} ${src} ${dst} ${proto} ${port} ${group ?? groups?.join() ?? null} ${rule} ${message.drop_reason ?? ''} ${about}`;
 }
 
 function rowOf(message: Message, outcome: Verdict, id: number, at: number): Row {

@@ -1,4 +1,4 @@
-import { signal, useSignal } from '@preact/signals';
+import { signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import { type Stream, useStream } from '../../api/stream.js';
 import type { Message } from './message.js';
@@ -21,10 +21,8 @@ export type Traffic = {
 /** Reads the wiretap with the query of a filter. Another query begins with no rows. */
 export function useTraffic(query: string): Traffic {
   const { rows, painted } = useMemo(() => ({ rows: new TrafficRows(), painted: signal(0) }), [query]);
-  const folds = useSignal(true);
-  const parameters = [query, folds.value ? `fold=${FOLD}` : ''].filter(Boolean).join('&');
   const stream = useStream({
-    path: parameters === '' ? PATH : `${PATH}?${parameters}`,
+    path: `${PATH}?${[query, `fold=${FOLD}`].filter(Boolean).join('&')}`,
     protocol: 'weir.wiretap.v1',
     replay: '10s',
     receive: (frame) => {
@@ -33,11 +31,6 @@ export function useTraffic(query: string): Traffic {
       else rows.add(frame as Message, at);
     },
   });
-  // A node of an earlier version does not fold. The rows are the same, with more messages.
-  const isUnknown = stream.refusal.value?.includes('?fold') === true;
-  useEffect(() => {
-    if (isUnknown) folds.value = false;
-  }, [isUnknown]);
   useEffect(() => {
     let ratedAt = 0;
     let paintedVersion = -1;
