@@ -19,6 +19,7 @@ import type { ChangeView } from '#policies/pending-changes.js';
 import type { InterceptCaView } from '#service-plane/ca/intercept-ca-setting.js';
 import { createAssertionStore } from '#store/settings/assertion-store.js';
 import type { PolicyStore } from '#store/store-types.js';
+import { EndedSessions } from '#store/tokens/ended-sessions.js';
 import { createSessions } from '#store/tokens/sessions.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { threadHere } from '../actors/running-system.js';
@@ -443,6 +444,11 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       node: 'node-a',
       ...KEYS,
       now: () => new Date(),
+      ended: new EndedSessions(
+        [],
+        async () => {},
+        () => new Date(),
+      ),
       validToken({ id }) {
         const identity = IDENTITIES.find((known) => known.id === id);
         if (identity === undefined || reads.revoked.has(id)) return { reason: 'revoked' };

@@ -48,6 +48,7 @@ const CONFIGURED: readonly [string, string, Read][] = [
   ['the signing key of the tokens', 'token.key', authority],
   ['the admin token', 'admin.token', authority],
   ['the list of revoked tokens', 'token.revocations', authority],
+  ['the list of ended sessions', 'session.ends', authority],
 ];
 const UNFIT: readonly [string, (path: string) => unknown, string][] = [
   ['a FIFO', (path) => execFileSync('mkfifo', ['-m', '600', path]), 'is a FIFO, not a regular file'],

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { decodeJwt } from 'jose';
 import { describe, expect, it, onTestFinished } from 'vitest';
@@ -92,13 +92,36 @@ describe('the sessions of a node', () => {
     expect(await other.sessions.verify(jwt)).toEqual(refused('invalid'));
   });
 
-  it('a session that was ended is refused; other sessions of its token go on', async () => {
-    const { sessions, issue, start } = await nodeWithSessions();
+  it('a session that was ended is refused, also after a restart; other sessions of its token go on', async () => {
+    const { sessions, open, issue, start } = await nodeWithSessions();
     const { identity } = await issue();
     const [ended, other] = [await start(identity), await start(identity)];
-    sessions.end(ended.session);
-    expect(await sessions.verify(ended.jwt)).toEqual(refused('ended'));
-    expect(await sessions.verify(other.jwt)).toMatchObject({ kind: 'accepted' });
+    await sessions.end(ended.session);
+    for (const now of [sessions, (await open()).sessions]) {
+      expect(await now.verify(ended.jwt)).toEqual(refused('ended'));
+      expect(await now.verify(other.jwt)).toMatchObject({ kind: 'accepted' });
+    }
+  });
+
+  it('the node forgets an ended session when it would have expired', async () => {
+    const { dataDir, sessions, clock, issue, start } = await nodeWithSessions();
+    const { identity } = await issue();
+    const ended = async () => readFileSync(join(dataDir, 'session.ends'), 'utf8').split('\n').slice(0, -1);
+    const [first, second] = [await start(identity), await start(identity)];
+    await Promise.all([sessions.end(first.session), sessions.end(second.session)]);
+    expect(await ended()).toHaveLength(2);
+    clock.at = first.session.expiresAt;
+    const third = await start(identity);
+    await sessions.end(third.session);
+    expect(await ended()).toEqual([`${third.session.id} ${third.session.expiresAt.getTime() / 1000}`]);
+  });
+
+  it('a session has ended also if the disk fails to store that', async () => {
+    const { dataDir, sessions, issue, start } = await nodeWithSessions();
+    const { jwt, session } = await start((await issue()).identity);
+    mkdirSync(join(dataDir, 'session.ends.new'));
+    await expect(sessions.end(session)).rejects.toMatchObject({ code: 'store_unavailable' });
+    expect(await sessions.verify(jwt)).toEqual(refused('ended'));
   });
 
   it('a session of a token that another node of the cluster issued ends when that node is removed', async () => {

@@ -105,16 +105,16 @@ export const sessionResource: Resource = (api, management) => {
         summary: 'Sign out',
         description: 'Ends the session of the cookie, and removes the cookie. Returns 204 also without a session.',
         querystring: noQuery,
-        response: { 204: empty, ...errorAnswers(...errorsOf.session) },
+        response: { 204: empty, ...errorAnswers(...errorsOf.session, 'store_unavailable') },
       },
     },
     async (request, reply) => {
       const verdict = await sessionVerdict(request, management);
+      removeCookie(request, reply);
       if (verdict?.kind === 'accepted') {
         request.caller = verdict.identity;
-        sessions.end(verdict.session);
+        await sessions.end(verdict.session);
       }
-      removeCookie(request, reply);
       return reply.code(204).send();
     },
   );

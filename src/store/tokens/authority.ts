@@ -9,6 +9,7 @@ import { writeDurably } from '#store/disk/durable-file.js';
 import { createMutex } from '#store/mutex.js';
 import { StoreError } from '#store/store-error.js';
 import type { Role, TokenRecord, TokenStore } from '#store/store-types.js';
+import { EndedSessions } from './ended-sessions.js';
 import { createSessions, type Sessions, type ValidToken } from './sessions.js';
 import type { SharedTokens } from './shared-tokens.js';
 import { ALGORITHM, ISSUER, type TokenId, type TokenRefusal, type TokenVerdict } from './token-verdict.js';
@@ -56,7 +57,8 @@ type AuthorityOptions = {
  * Creates the authority of a data folder. Reads the signing key from `token.key`, and the admin token from
  * `admin.token`; creates missing files with mode 0600. Stores revocations in the store and in
  * `token.revocations`. If the admin token is missing or invalid, revokes the admin tokens that earlier starts
- * issued, and issues a new one. A revoked admin token is not replaced.
+ * issued, and issues a new one. A revoked admin token is not replaced. Stores the sessions that were ended by
+ * a sign-out in `session.ends`.
  *
  * In a cluster, each node signs with its own key. A record or a revocation takes effect on this node at once,
  * also without etcd, and reaches the other nodes when etcd can be reached. Revocations only grow: a node
@@ -71,10 +73,16 @@ export async function createAuthority(
   const publicKey = createPublicKey(privateKey);
   const jwk = await exportJWK(publicKey);
   const kid = await calculateJwkThumbprint(jwk);
-  const revocations = revocationFile(join(dataDir, 'token.revocations'));
+  /**
+   * A second copy of the revocations. Without it, the node would accept a revoked token again after the store
+   * has lost its newest records.
+   */
+  const revocations = lineFile(join(dataDir, 'token.revocations'));
   /** The revocations in the file. `revoked` also contains those that the disk failed to store. */
   let stored: ReadonlySet<string> = new Set(await revocations.read());
   const revoked = new Set(stored);
+  const ends = lineFile(join(dataDir, 'session.ends'));
+  const ended = new EndedSessions(await ends.read(), ends.write, now);
   const records = new Map((await store.list()).map((record) => [record.id, record]));
 
   const runExclusive = createMutex();
@@ -234,7 +242,7 @@ export async function createAuthority(
         .map((record) => ({ ...record, revoked_at: revokedAt(record) }))
         .sort((a, b) => Date.parse(a.created_at) - Date.parse(b.created_at)),
     revoke,
-    sessions: createSessions({ node, privateKey, publicKey, now, validToken }),
+    sessions: createSessions({ node, privateKey, publicKey, now, validToken, ended }),
     close: () => {
       subscription.unsubscribe();
       clearTimeout(retry);
@@ -243,17 +251,14 @@ export async function createAuthority(
   };
 }
 
-/**
- * A second copy of the revocations in a file. Without this copy, the node would accept a revoked token again
- * after the store has lost its newest records.
- */
-function revocationFile(path: string) {
+/** Returns a file of lines with mode 0600. A missing file has no lines. */
+function lineFile(path: string) {
   return {
     async read(): Promise<readonly string[]> {
-      const text = await readIfThere(path, MAX_REVOCATION_BYTES);
-      return text === undefined ? [] : text.split('\n').filter((id) => id !== '');
+      const text = await readIfThere(path, MAX_LINES_BYTES);
+      return text === undefined ? [] : text.split('\n').filter((line) => line !== '');
     },
-    write: (ids: readonly string[]) => writeSecret(path, ids.map((id) => `${id}\n`).join('')),
+    write: (lines: readonly string[]) => writeSecret(path, lines.map((line) => `${line}\n`).join('')),
   };
 }
 
@@ -316,10 +321,10 @@ async function signingKey(path: string): Promise<KeyObject> {
 }
 
 /**
- * The size limit of the revocation file in bytes. Only the node writes this file, with one line for each
- * revoked token.
+ * The size limit in bytes of a file of lines. Only the node writes these files, with one line for each
+ * revoked token or ended session.
  */
-const MAX_REVOCATION_BYTES = MAX_BYTES.policy;
+const MAX_LINES_BYTES = MAX_BYTES.policy;
 
 async function readIfThere(path: string, maxBytes: number = MAX_BYTES.secret): Promise<string | undefined> {
   try {

@@ -1,13 +1,12 @@
 import { type KeyObject, randomUUID } from 'node:crypto';
 import { errors, jwtVerify, SignJWT } from 'jose';
+import type { EndedSessions } from './ended-sessions.js';
 import { SignInCodes } from './sign-in-codes.js';
 import { ALGORITHM, ISSUER, type TokenId, type TokenIdentity, type TokenRefusal } from './token-verdict.js';
 
 /** Differs from the audience of tokens, so that a session is no token and a token is no session. */
 const AUDIENCE = 'weir-console';
 const LIFETIME_MS = 12 * 3_600_000;
-/** How many ended sessions the node remembers. Beyond this, it forgets the one that ended first. */
-const MOST_ENDED = 10_000;
 
 /** A session of a browser. It has the subject and the role of its token, and is valid only at one node. */
 export type Session = { readonly id: string; readonly node: string; readonly expiresAt: Date };
@@ -31,8 +30,11 @@ export type Sessions = {
   /** Starts a session of a token, for 12 hours at most. Returns null if the token is not valid any more. */
   start(token: TokenId): Promise<StartedSession | null>;
   verify(jwt: string): Promise<SessionVerdict>;
-  /** Ends a session. The node refuses it until it restarts. */
-  end(session: Session): void;
+  /**
+   * Ends a session. It is refused from now on. Throws a `StoreError` if the disk fails to store that: the
+   * session is then valid again after a restart of the node.
+   */
+  end(session: Session): Promise<void>;
   readonly codes: SignInCodes;
 };
 
@@ -47,10 +49,10 @@ type SessionOptions = {
   readonly now: () => Date;
   /** Returns why a token is refused if it is not valid any more. */
   readonly validToken: (token: TokenId) => ValidToken | { readonly reason: TokenRefusal };
+  readonly ended: EndedSessions;
 };
 
-export function createSessions({ node, privateKey, publicKey, now, validToken }: SessionOptions): Sessions {
-  const ended = new Set<string>();
+export function createSessions({ node, privateKey, publicKey, now, validToken, ended }: SessionOptions): Sessions {
   return {
     codes: new SignInCodes(now),
 
@@ -84,11 +86,7 @@ export function createSessions({ node, privateKey, publicKey, now, validToken }:
       return { kind: 'accepted', identity: valid.identity, session };
     },
 
-    end({ id }) {
-      ended.add(id);
-      const [first] = ended;
-      if (ended.size > MOST_ENDED && first !== undefined) ended.delete(first);
-    },
+    end: (session) => ended.add(session),
   };
 }
 
