@@ -28,7 +28,8 @@ function SignedIn() {
   const page = PAGES.find((each) => each.path === path.value.split('/')[0]);
   const shown = useSignal<{ readonly path: string; readonly Page: ComponentType } | null>(null);
   useEffect(() => {
-    document.title = `${page?.title ?? 'Not found'} · Weir`;
+    const node = session.current.peek()?.node;
+    document.title = [page?.title ?? 'Not found', node, 'Weir'].filter(Boolean).join(' · ');
     if (page === undefined) return;
     let isCurrent = true;
     void page.load().then((Page) => {

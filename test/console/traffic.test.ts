@@ -82,7 +82,7 @@ test('a click on a group of the map shows only its traffic', async () => {
   await page.getByText('The same as a table').click();
   await browser.expectAccessible();
   await group.click();
-  await expect.poll(() => new URL(page.url()).searchParams.get('filter')).toBe('group:office');
+  await expect.poll(() => new URL(page.url()).searchParams.get('filter')).toBe('office');
   await expect.poll(() => page.getByRole('list', { name: 'Source groups' }).getByRole('listitem').count()).toBe(1);
 });
 

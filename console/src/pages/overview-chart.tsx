@@ -11,6 +11,10 @@ type Series = Schemas['StatsSeries'];
 type Counts = Series['dataplane']['packets']['allow'];
 
 const HEIGHT = 190;
+/** The shortest period that the chart shows, in seconds. */
+const SHORTEST_S = 600;
+/** The distances between two times on the axis, in seconds. */
+const MINUTES = [1, 2, 5, 10, 15, 30].map((minutes) => minutes * 60);
 const LINES = [
   { name: 'allowed', key: 'allow', color: '--allow', dash: [] },
   { name: 'denied', key: 'deny', color: '--deny', dash: [6, 3] },
@@ -52,21 +56,26 @@ function Plot({ series }: { readonly series: Series }) {
       {
         width: root.clientWidth,
         height: HEIGHT,
-        padding: [8, 8, 0, 0],
-        scales: { y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] } },
+        padding: [8, 20, 0, 0],
+        scales: {
+          x: { range: (plot, from, until) => [Math.max(from, Math.min(firstKnown(plot), until - SHORTEST_S)), until] },
+          y: { range: (_, __, most) => [0, Math.max(1, most * 1.1)] },
+        },
         axes: [
-          { ...axis, values: (_, splits) => splits.map((at) => clockTime(at * 1_000).slice(0, 5)) },
+          { ...axis, incrs: MINUTES, values: (_, splits) => splits.map((at) => clockTime(at * 1_000).slice(0, 5)) },
           { ...axis, size: 56, values: (_, splits) => splits.map(short) },
         ],
         series: [
-          { value: (_, at) => (at === null ? '' : clockTime(at * 1_000)) },
+          { label: 'at', value: (_, at, __, index) => (index === null ? 'now' : clockTime(at * 1_000)) },
           ...LINES.map(({ name, color: stroke, dash }) => ({
             label: name,
             stroke: color(stroke),
             width: 1.5,
             dash: [...dash],
             points: { show: false },
-            value: (_: uPlot, value: number | null) => (value === null ? '' : value.toFixed(1)),
+            // Without a pointer on the chart, the legend has the latest values.
+            value: (plot: uPlot, value: number | null, line: number, index: number | null) =>
+              (index === null ? latest(plot, line) : value)?.toFixed(1) ?? '',
           })),
         ],
       },
@@ -98,6 +107,15 @@ function Plot({ series }: { readonly series: Series }) {
       <figcaption class="visually-hidden">{summaryOf(series)}</figcaption>
     </figure>
   );
+}
+
+const latest = (plot: uPlot, line: number) => [...(plot.data[line] ?? [])].findLast((rate) => rate != null);
+
+/** The time of the first value, in seconds since 1970. */
+function firstKnown(plot: uPlot): number {
+  const [times, ...lines] = plot.data;
+  const first = times.findIndex((_, at) => lines.some((line) => line[at] != null));
+  return times[first] ?? Number.POSITIVE_INFINITY;
 }
 
 /** The drawing as a sentence, for screen readers. */

@@ -6,6 +6,7 @@ import { type FlowInText, flowInText } from '../flow-in-text.js';
 import { addressOf, go, query } from '../router.js';
 import { Empty, Failure, Panel, VerdictMark } from '../ui/parts.js';
 import { verdictOf, Walk } from '../ui/walk.js';
+import { DeniedLately } from './findings/denied-lately.js';
 
 type Explained = Schemas['Explained'];
 type Obstacle = Schemas['PolicyAnswer']['obstacles'][number];
@@ -72,11 +73,7 @@ export function Why() {
           Explain
         </button>
       </form>
-      {asked === null ? (
-        <Empty>No flow yet. A denied flow on the pages Traffic and Findings has a link to this page.</Empty>
-      ) : (
-        <Answer key={JSON.stringify(asked)} flow={asked} />
-      )}
+      {asked === null ? <DeniedLately /> : <Answer key={JSON.stringify(asked)} flow={asked} />}
     </>
   );
 }

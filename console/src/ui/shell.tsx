@@ -27,6 +27,9 @@ export function Shell({ page, children }: { readonly page: Page | undefined; rea
         <a class="home" href={addressOf('')}>
           <Brand />
         </a>
+        <p class="node-name" title="The node that serves this page">
+          {session.current.value?.node}
+        </p>
         <ul>
           {PAGES.map((each) => (
             <li key={each.path}>

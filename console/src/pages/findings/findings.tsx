@@ -12,7 +12,7 @@ import { SearchField } from '../traffic/search-field.js';
 import { DeniedTable } from './denied.js';
 import { folded, textOf } from './folded.js';
 import { Changes, Gaps, Refusals } from './lists.js';
-import { isSwitchedOff, useFindings } from './read.js';
+import { DENIED_TYPES, isSwitchedOff, useFindings } from './read.js';
 
 const TABS = [
   ['denied', 'Denied traffic'],
@@ -29,7 +29,7 @@ const PERIODS = [
   ['all', 'all that are kept', null],
 ] as const;
 const TYPES: Readonly<Record<string, readonly string[]>> = {
-  denied: ['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny'],
+  denied: DENIED_TYPES,
   changes: ['config_change'],
   refused: ['auth_denied'],
   gaps: ['gap', 'cluster_contradiction', 'address_shared', 'value_unreadable'],

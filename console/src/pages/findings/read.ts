@@ -6,6 +6,8 @@ import type { Finding } from './folded.js';
 const PAGE = 500;
 const MOST = 5_000;
 const POLL_MS = 5_000;
+/** The types of findings about denied traffic. */
+export const DENIED_TYPES = ['l4_deny', 'icmp_deny', 'dns_deny', 'tls_deny', 'http_deny'];
 
 export type FoundPage = {
   readonly findings: readonly Finding[];

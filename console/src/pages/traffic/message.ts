@@ -72,8 +72,8 @@ export function deciderOf(decided: {
   const { decided_by: by, source_group: group, rule, source_groups: groups } = decided;
   if (group != null) return rule == null ? `${group}, default` : `${group} / ${rule}`;
   if (by === 'policy_default') {
-    if (groups == null) return 'default of the policy';
-    return `default of the policy (source ${groups.length === 0 ? 'in no group' : `in ${groups.join(', ')}`})`;
+    if (groups == null) return 'policy default';
+    return `policy default (in ${groups.length === 0 ? 'no group' : groups.join(', ')})`;
   }
   if (by === 'policy_gone') return 'an earlier policy';
   return by === 'nobody' || by == null ? 'nobody' : by.replaceAll('_', ' ');
