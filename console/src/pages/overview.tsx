@@ -7,6 +7,7 @@ import type { NodeReport } from '../charts/node.chart.js';
 import { full, short } from '../format.js';
 import { node } from '../node.js';
 import { addressOf } from '../router.js';
+import { Bars } from '../ui/bars.js';
 import { Empty, Failure, Panel, StateMark } from '../ui/parts.js';
 import { Ago, Lasting } from '../ui/time.js';
 
@@ -168,26 +169,12 @@ export const CHECKS: Readonly<Record<string, string>> = {
 function Drops({ report }: { readonly report: NodeReport | null }) {
   const drops = Object.entries(report?.stats.dataplane.drops ?? {})
     .filter(([, count]) => count > 0)
+    .map(([reason, count]) => [reason.replaceAll('_', ' '), count] as const)
     .toSorted(([, one], [, other]) => other - one)
     .slice(0, 8);
-  const largest = drops[0]?.[1] ?? 1;
   return (
     <Panel title="Dropped packets">
-      {drops.length === 0 ? (
-        <Empty>The node has dropped no packet since it started.</Empty>
-      ) : (
-        <ul class="bars">
-          {drops.map(([reason, count]) => (
-            <li key={reason}>
-              <span>{reason.replaceAll('_', ' ')}</span>
-              <meter min={0} max={largest} value={count} aria-label={`${reason.replaceAll('_', ' ')}: ${count}`} />
-              <span class="number" title={full(count)}>
-                {short(count)}
-              </span>
-            </li>
-          ))}
-        </ul>
-      )}
+      {drops.length === 0 ? <Empty>The node has dropped no packet since it started.</Empty> : <Bars counts={drops} />}
     </Panel>
   );
 }

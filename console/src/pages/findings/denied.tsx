@@ -3,6 +3,8 @@ import { full, protocol, short } from '../../format.js';
 import { addressOf } from '../../router.js';
 import { Drawer } from '../../ui/drawer.js';
 import { Empty, VerdictMark } from '../../ui/parts.js';
+import { ShowMore } from '../../ui/show-more.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago } from '../../ui/time.js';
 import { Fact } from '../traffic/detail.js';
 import { type Denied, type Finding, sourceOf } from './folded.js';
@@ -42,27 +44,19 @@ export function DeniedTable({ denied, isFiltered }: Props) {
   return (
     <>
       <table class="findings">
-        <thead>
-          <tr>
-            <th scope="col">Verdict</th>
-            <th scope="col">Destination</th>
-            <th scope="col">What</th>
-            <th scope="col">Sources</th>
-            <th scope="col">Decided by</th>
-            <th scope="col" class="number">
-              Count
-            </th>
-            <th scope="col" class="number">
-              First
-            </th>
-            <th scope="col" class="number">
-              Last
-            </th>
-            <th scope="col">
-              <span class="visually-hidden">Reason</span>
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={[
+            'Verdict',
+            'Destination',
+            'What',
+            'Sources',
+            'Decided by',
+            { number: 'Count' },
+            { number: 'First' },
+            { number: 'Last' },
+            { hidden: 'Reason' },
+          ]}
+        />
         <tbody>
           {denied.slice(0, shown.value).map((each) => (
             <DeniedRow
@@ -76,16 +70,7 @@ export function DeniedTable({ denied, isFiltered }: Props) {
           ))}
         </tbody>
       </table>
-      {denied.length > shown.value && (
-        <button
-          type="button"
-          onClick={() => {
-            shown.value += ROWS;
-          }}
-        >
-          Show {full(Math.min(ROWS, denied.length - shown.value))} more of {full(denied.length)}
-        </button>
-      )}
+      <ShowMore all={denied.length} shown={shown} step={ROWS} />
       {detail !== undefined && (
         <Detail
           denied={detail}

@@ -1,5 +1,6 @@
 import { full, short } from '../../format.js';
 import { node } from '../../node.js';
+import { Bars } from '../../ui/bars.js';
 import { Empty, Panel, StateMark } from '../../ui/parts.js';
 import { ReadOnlyNote } from '../../ui/write.js';
 import { InterceptCa } from './intercept-ca.js';
@@ -120,23 +121,12 @@ function Refused({ refused, http }: RefusedProps) {
   ]
     .filter(([, count]) => count > 0)
     .toSorted(([, one], [, other]) => other - one);
-  const largest = all[0]?.[1] ?? 1;
   return (
     <Panel title="Refused for another reason than a rule">
       {all.length === 0 ? (
         <Empty>No connection and no request since the node started. What a rule denies is on the page Findings.</Empty>
       ) : (
-        <ul class="bars">
-          {all.map(([reason, count]) => (
-            <li key={reason}>
-              <span>{reason}</span>
-              <meter min={0} max={largest} value={count} aria-label={`${reason}: ${count}`} />
-              <span class="number" title={full(count)}>
-                {short(count)}
-              </span>
-            </li>
-          ))}
-        </ul>
+        <Bars counts={all} />
       )}
     </Panel>
   );

@@ -8,7 +8,9 @@ import { full } from '../../format.js';
 import { node } from '../../node.js';
 import { addressOf, go, query } from '../../router.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
+import { ShowMore } from '../../ui/show-more.js';
 import { useStill } from '../../ui/still.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago } from '../../ui/time.js';
 import { passes, readFilter } from '../traffic/filter.js';
 import { SearchField } from '../traffic/search-field.js';
@@ -109,35 +111,16 @@ function Entries({ items, text, pattern }: CacheProps & { readonly items: readon
         {matching.length < items.length && ` of ${full(items.length)}`}
       </p>
       <table class="findings">
-        <thead>
-          <tr>
-            <th scope="col">Name</th>
-            <th scope="col">Addresses</th>
-            <th scope="col">Granted by the patterns</th>
-            <th scope="col" class="number">
-              Looked up
-            </th>
-            <th scope="col" class="number">
-              Expires
-            </th>
-          </tr>
-        </thead>
+        <TableHead
+          columns={['Name', 'Addresses', 'Granted by the patterns', { number: 'Looked up' }, { number: 'Expires' }]}
+        />
         <tbody>
           {matching.slice(0, shown.value).map((each) => (
             <Row key={each.hostname} entry={each} pattern={pattern} />
           ))}
         </tbody>
       </table>
-      {matching.length > shown.value && (
-        <button
-          type="button"
-          onClick={() => {
-            shown.value += ROWS;
-          }}
-        >
-          Show {full(Math.min(ROWS, matching.length - shown.value))} more of {full(matching.length)}
-        </button>
-      )}
+      <ShowMore all={matching.length} shown={shown} step={ROWS} />
     </section>
   );
 }

@@ -4,6 +4,7 @@ import { usePolled } from '../../api/polled.js';
 import { session } from '../../node.js';
 import { useAction } from '../../ui/action.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago, now } from '../../ui/time.js';
 import { NamedConfirm, ShownOnce, WriteButton } from '../../ui/write.js';
 
@@ -50,17 +51,7 @@ export function Tokens() {
       )}
       <div class="scroll">
         <table>
-          <thead>
-            <tr>
-              <th scope="col">Subject</th>
-              <th scope="col">Role</th>
-              <th scope="col">Issued</th>
-              <th scope="col">Ends</th>
-              <th scope="col">
-                <span class="visually-hidden">Actions</span>
-              </th>
-            </tr>
-          </thead>
+          <TableHead columns={['Subject', 'Role', 'Issued', 'Ends', { hidden: 'Actions' }]} />
           <tbody>
             {valid.map((token) => (
               <Row key={token.id} token={token} onRevoked={tokens.again} />

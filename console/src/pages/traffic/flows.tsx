@@ -7,6 +7,7 @@ import { session } from '../../node.js';
 import { addressOf } from '../../router.js';
 import { Empty, Failure, type Verdict, VerdictMark } from '../../ui/parts.js';
 import { useStill } from '../../ui/still.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Lasting } from '../../ui/time.js';
 import { CutDialog, type CutQuestion } from './cut.js';
 import { type Filter, FLOW_PARAMETERS, LIVE_PARAMETERS, passes, readFilter } from './filter.js';
@@ -192,31 +193,14 @@ type TableProps = {
 function FlowTable({ items, hasNodes, cut }: TableProps) {
   return (
     <table class="flows">
-      <thead>
-        <tr>
-          {hasNodes && <th scope="col">Node</th>}
-          <th scope="col">Verdict</th>
-          <th scope="col">From</th>
-          <th scope="col">To</th>
-          <th scope="col">State</th>
-          <th scope="col">Decided by</th>
-          <th scope="col" class="number">
-            There
-          </th>
-          <th scope="col" class="number">
-            Back
-          </th>
-          <th scope="col" class="number">
-            Open for
-          </th>
-          <th scope="col" class="number">
-            Ends in
-          </th>
-          <th scope="col">
-            <span class="visually-hidden">Actions</span>
-          </th>
-        </tr>
-      </thead>
+      <TableHead
+        columns={[
+          ...(hasNodes ? ['Node'] : []),
+          ...['Verdict', 'From', 'To', 'State', 'Decided by'],
+          ...[{ number: 'There' }, { number: 'Back' }, { number: 'Open for' }, { number: 'Ends in' }],
+          { hidden: 'Actions' },
+        ]}
+      />
       <tbody>
         {items.map((flow) => (
           <tr key={`${flow.node_id} ${flow.id}`} class={flow.suspended ? 'suspended' : ''}>

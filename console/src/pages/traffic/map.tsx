@@ -3,6 +3,7 @@ import { useEffect, useRef } from 'preact/hooks';
 import { full } from '../../format.js';
 import { addressOf } from '../../router.js';
 import { Empty, type Verdict, VerdictMark } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { type Filter, passes, toggled } from './filter.js';
 import { type MapData, type MapLine, type MapNode, mapOf } from './map-data.js';
 import type { Traffic } from './stream.js';
@@ -202,20 +203,7 @@ function MapTable({ data: { groups, destinations, lines, others } }: { readonly 
         The same as a table: {full(lines.length)} lines{others > 0 && `, ${full(others)} destinations drawn as one`}
       </summary>
       <table>
-        <thead>
-          <tr>
-            <th scope="col">From</th>
-            <th scope="col">To</th>
-            <th scope="col">What</th>
-            <th scope="col">Verdict</th>
-            <th scope="col" class="number">
-              Count
-            </th>
-            <th scope="col" class="number">
-              A second
-            </th>
-          </tr>
-        </thead>
+        <TableHead columns={['From', 'To', 'What', 'Verdict', { number: 'Count' }, { number: 'A second' }]} />
         <tbody>
           {lines
             .toSorted((one, other) => other.count - one.count)
