@@ -24,7 +24,12 @@ export type ConsoleBrowser = {
 export async function openBrowser(url: string, token: string | null): Promise<ConsoleBrowser> {
   const browser: Browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
   // Axe must not see a colour in the middle of its transition.
-  const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce' });
+  const context = await browser.newContext({
+    viewport: { width: 1440, height: 900 },
+    reducedMotion: 'reduce',
+    // The certificates of the tests are signed by themselves.
+    ignoreHTTPSErrors: true,
+  });
   const page = await context.newPage();
   const faults: string[] = [];
   page.on('console', (message) => {

@@ -57,6 +57,7 @@ export function PendingBar() {
   const isBusy = useSignal(false);
   const pending = node.report.value?.pending.pending ?? null;
   if (pending === null || pending.kind !== 'confirm') return null;
+  const mayWrite = session.mayWrite.value;
   const left = (new Date(pending.ends_at).getTime() - now.value) / 1_000;
   const end = (action: 'confirm' | 'revert') => async () => {
     isBusy.value = true;
@@ -78,15 +79,11 @@ export function PendingBar() {
         back to generation {pending.generation_before} in <strong class="countdown">{span(left)}</strong>.
       </span>
       <span class="actions">
-        <button
-          type="button"
-          class="primary"
-          disabled={isBusy.value || !session.mayWrite.value}
-          onClick={end('confirm')}
-        >
+        {!mayWrite && <span class="muted">This session may only read.</span>}
+        <button type="button" class="primary" disabled={isBusy.value || !mayWrite} onClick={end('confirm')}>
           Keep it
         </button>
-        <button type="button" disabled={isBusy.value || !session.mayWrite.value} onClick={end('revert')}>
+        <button type="button" disabled={isBusy.value || !mayWrite} onClick={end('revert')}>
           Go back now
         </button>
       </span>

@@ -126,7 +126,12 @@ function Revision({ row, before, record, onRollback }: RevisionProps) {
                 Compare with now
               </button>
               <TakeText row={row} record={record} />
-              <button type="button" disabled={!session.mayWrite.value} onClick={onRollback}>
+              <button
+                type="button"
+                disabled={!session.mayWrite.value}
+                title={session.mayWrite.value ? undefined : 'This session may only read'}
+                onClick={onRollback}
+              >
                 Go back to this…
               </button>
             </>
