@@ -1,30 +1,107 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcessByStdio, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { text } from 'node:stream/consumers';
+import type { Readable } from 'node:stream';
 import { beforeAll, expect, test } from 'vitest';
 import { weirCommand } from '#cli/tour/node-process.js';
+import { openBrowser } from '#test/console/browser.js';
 
 type Ended = { readonly code: number; readonly output: string; readonly left: readonly string[] };
+type Tour = {
+  readonly process: ChildProcessByStdio<null, Readable, null>;
+  /** Resolves with the output up to now when it contains `text`. */
+  printed(text: string): Promise<string>;
+  /** Resolves when the process has ended. `left` is what it leaves on this machine. */
+  ended(): Promise<Ended>;
+};
 
-/** Runs `weir start` to its end. `left` has the namespaces, pinned programs and folders that it leaves. */
-async function quickStart(env: NodeJS.ProcessEnv = {}): Promise<Ended> {
-  const [command, ...words] = weirCommand;
-  const tour = spawn(command, [...words, 'start'], {
+/** Starts `weir start`. */
+function startTour(words: readonly string[] = [], env: NodeJS.ProcessEnv = {}): Tour {
+  const [command, ...before] = weirCommand;
+  const tour = spawn(command, [...before, 'start', ...words], {
     stdio: ['ignore', 'pipe', 'inherit'],
     env: { ...process.env, ...env },
   });
-  const [output, [code]] = await Promise.all([text(tour.stdout), once(tour, 'exit') as Promise<[number]>]);
-  const left = ['/run/netns', '/sys/fs/bpf', tmpdir()].flatMap((folder) =>
-    readdirSync(folder).filter((name) => name.startsWith(`weir-${tour.pid}-`)),
-  );
-  return { code, output, left };
+  let output = '';
+  tour.stdout.setEncoding('utf8').on('data', (text: string) => {
+    output += text;
+  });
+  const exited = once(tour, 'close') as Promise<[number]>;
+  return {
+    process: tour,
+    printed: async (text) => {
+      while (!output.includes(text)) {
+        if (tour.exitCode !== null) throw new Error(`the tour ended before it printed "${text}": ${output}`);
+        await Promise.race([once(tour.stdout, 'data'), exited]);
+      }
+      return output;
+    },
+    ended: async () => {
+      const [code] = await exited;
+      return { code, output, left: remainsOf(`weir-${tour.pid}-`) };
+    },
+  };
 }
 
+/** The namespaces, pinned programs and folders whose names begin with `mark`, and processes that name it. */
+function remainsOf(mark: string): readonly string[] {
+  const files = ['/run/netns', '/sys/fs/bpf', tmpdir()].flatMap((folder) =>
+    readdirSync(folder).filter((name) => name.startsWith(mark)),
+  );
+  const commands = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(commandOf);
+  return [...files, ...commands.filter((command) => command.includes(mark))];
+}
+
+function commandOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ');
+  } catch {
+    return '';
+  }
+}
+
+/** Opens the link that `weir start --keep` prints, looks at the console, and ends the tour by SIGINT. */
+async function lookAtKept(tour: Tour): Promise<Ended & { readonly command: string; readonly again: string }> {
+  const output = await tour.printed('Ctrl-C ends it');
+  const link = /http:\/\/\S+#code=\S+/.exec(output)?.[0] ?? '';
+  const command = /\$ (?:npx )?weir (console .*)/.exec(output)?.[1] ?? '';
+  const browser = await openBrowser('', null);
+  try {
+    const { page } = browser;
+    await page.goto(link);
+    await page.getByText('Enforcing').first().waitFor();
+    await page.getByRole('link', { name: 'office / old-ftp' }).waitFor();
+    await page.getByRole('link', { name: 'Traffic' }).click();
+    for (const { what, verdict } of KEPT_TRAFFIC)
+      await page.locator('.rows tbody tr', { hasText: what }).filter({ hasText: verdict }).first().waitFor();
+  } finally {
+    await browser.close();
+  }
+  const [program, ...before] = weirCommand;
+  const again = execFileSync(program, [...before, ...command.split(' ')], { encoding: 'utf8', stdio: 'pipe' });
+  // Further signals, such as those of a user who presses Ctrl-C twice, must not end the removal.
+  const signals = setInterval(() => tour.process.kill('SIGINT'), 10);
+  await tour.printed('Removed: ');
+  clearInterval(signals);
+  return { ...(await tour.ended()), command, again };
+}
+
+const KEPT_TRAFFIC = [
+  { what: 'tcp 80', verdict: 'allowed' },
+  { what: 'tcp 23', verdict: 'denied' },
+  { what: 'tcp 81', verdict: 'would be denied' },
+  { what: 'lookup A', verdict: 'allowed' },
+  { what: 'tls 443', verdict: 'allowed' },
+  { what: 'GET /public/news', verdict: 'allowed' },
+] as const;
+
 let done: Ended;
+let kept: Awaited<ReturnType<typeof lookAtKept>>;
 beforeAll(async () => {
-  done = await quickStart();
+  [done, kept] = await Promise.all([startTour().ended(), lookAtKept(startTour(['--keep']))]);
 });
 
 /** Returns the results that the tour prints for the steps from `first` to the end of the second act. */
@@ -63,20 +140,45 @@ test('the demonstration `weir start` shows what a change would close, lets it re
   expect(act.trimEnd()).toMatch(/→ the change is refused, and the session goes on$/);
 });
 
-test('the demonstration `weir start` removes at the end all that it created, prints the removal, and suggests three next commands', () => {
-  const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-5);
+test('the demonstration `weir start` removes at the end all that it created, prints the removal, and what to do next', () => {
+  const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-6);
   expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
   expect(next).toBe('Next:');
-  expect(commands.map((line) => line.replace(/^ +(npx )?weir (.*?) +# .*$/, '$2'))).toEqual([
-    'dataplane check --config weir.yaml',
-    'init --interfaces lan0,wan0 --mode audit',
-    'start --cluster',
+  expect(commands.map((line) => line.replace(/^ +(.*?) +# .*$/, '$1').replace('npx ', ''))).toEqual([
+    'weir start --keep',
+    'weir start --cluster',
+    'weir init --interfaces lan0,wan0 --mode audit',
+    expect.stringMatching(/^\/.*\/docs\/README\.md$/),
   ]);
 });
 
-test('the demonstration `weir start` leaves no namespace, pinned program or folder behind, also after a failure', async () => {
+test('`weir start --keep` leaves the gateway up with traffic of each verdict, and its links open the console', () => {
+  expect(kept.command).toMatch(/^console --server http:\/\/127\.0\.0\.1:\d+ --token-file \/.*\/admin\.token$/);
+  expect(kept.again).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/console\/#code=[\w-]+\n$/);
+});
+
+test('`weir start --keep` removes all that it created after SIGINT, also if the signal comes again', () => {
+  expect([kept.code, kept.left]).toEqual([0, []]);
+  expect(kept.output).toContain('Nothing of the tour is left on this machine.');
+});
+
+test('the demonstration `weir start` leaves no namespace, pinned program, folder or process behind, also after a failure, SIGTERM or a closed terminal', async () => {
   expect(done.left).toEqual([]);
-  const failed = await quickStart({ TMPDIR: '/proc' });
-  expect([failed.code, failed.left]).toEqual([1, []]);
-  expect(failed.output).toContain('The quick start failed: ');
+  const [failed, terminated, closed] = [
+    startTour([], { TMPDIR: '/proc' }),
+    startTour(['--keep']),
+    startTour(['--keep']),
+  ];
+  await terminated.printed('\n1. ');
+  terminated.process.kill('SIGTERM');
+  await closed.printed('\n1. ');
+  closed.process.stdout.destroy();
+  closed.process.kill('SIGHUP');
+  const ends = await Promise.all([failed.ended(), terminated.ended(), closed.ended()]);
+  expect(ends.map(({ code, left }) => [code, left])).toEqual([
+    [1, []],
+    [0, []],
+    [0, []],
+  ]);
+  expect(ends[0]?.output).toContain('The quick start failed: ');
 });

@@ -28,10 +28,14 @@ export function addNodeCommands(program: Command, terminal: Terminal, end: End):
     .command('start')
     .description('quick start: a node, a client and a server in namespaces of this machine, and a tour')
     .option('--cluster', 'a tour of a cluster: three nodes and etcd')
-    .action(async ({ cluster }: { readonly cluster?: true }) => {
+    .option(
+      '--keep',
+      'after the tour, leave its nodes running with traffic, and print a link to the console; Ctrl-C ends it',
+    )
+    .action(async ({ cluster = false, keep = false }: { readonly cluster?: boolean; readonly keep?: boolean }) => {
       const { quickStart } = await import('#cli/tour/quick-start.js');
       const { clusterTour } = await import('#cli/tour/cluster-tour.js');
-      end(await (cluster === true ? clusterTour() : quickStart()));
+      end(await (cluster ? clusterTour(keep) : quickStart(keep)));
     });
 }
 

@@ -27,9 +27,10 @@ function ofProcess(): Terminal {
   const { stdin, stdout, stderr, env } = process;
   const interrupted = new AbortController();
   let isHeard = false;
-  // A reader such as `head` may close the pipe early. This is a normal end and not an error.
+  // A reader such as `head` may close the pipe early, and a user the terminal (EIO). This is a normal end and
+  // not an error.
   stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EPIPE') throw error;
+    if (error.code !== 'EPIPE' && error.code !== 'EIO') throw error;
     interrupted.abort();
   });
   return {

@@ -1,8 +1,7 @@
-import { execFile } from 'node:child_process';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type NodeProcess, program, weirCommand } from './node-process.js';
-import { lineReader, print, put, result, step, TourFailure, WEIR } from './steps.js';
+import { type NodeProcess, program } from './node-process.js';
+import { commandLine, lineReader, print, put, result, step } from './steps.js';
 import { ADDRESSES, type Topology } from './topology.js';
 
 /** The time after which the change reverts itself. It is short, so that the tour is. */
@@ -36,7 +35,7 @@ export async function changeAct(topology: Topology, node: NodeProcess, folder: s
   const assertions = 'assertions.json';
   await writeFile(join(folder, change), JSON.stringify(policy('10.77.9.0/24')));
   await writeFile(join(folder, assertions), JSON.stringify(ASSERTIONS));
-  const weir = commandsOf(node, folder);
+  const weir = commandLine({ WEIR_SERVER: node.url, WEIR_TOKEN: await node.token() }, folder);
 
   step(13, 'The policy allows the network of the admin, 10.77.1.0/24.');
   await put(node, policy('10.77.1.0/24'));
@@ -53,38 +52,18 @@ export async function changeAct(topology: Topology, node: NodeProcess, folder: s
     await weir(['policy', 'diff', '-f', change], 3);
 
     step(15, `The admin applies it anyway, to be confirmed within ${CONFIRM}.`);
-    await weir(['policy', 'apply', '-f', change, '--confirm-within', CONFIRM], 0);
+    await weir(['policy', 'apply', '-f', change, '--confirm-within', CONFIRM]);
     await lines.until((line) => line.startsWith('silent'), 'the session is silent');
     result('the session is silent, and the admin cannot confirm the change');
     const back = await lines.until((line) => line.startsWith('pong'), 'the session goes on', BACK_MS);
     result(`the change reverted itself, and the same session goes on: ${back.slice('pong '.length)} came back`);
 
     step(16, 'An assertion says what each policy must allow.');
-    await weir(['assertions', 'apply', '-f', assertions], 0);
+    await weir(['assertions', 'apply', '-f', assertions]);
     await weir(['policy', 'apply', '-f', change], 1);
     await lines.until((line) => line.startsWith('pong'), 'the session goes on');
     result('the change is refused, and the session goes on');
   } finally {
     session.kill('SIGKILL');
   }
-}
-
-/**
- * Returns a function that runs the command line in the folder `cwd`, and prints the command with its output.
- */
-function commandsOf(node: NodeProcess, cwd: string) {
-  return async (words: readonly string[], expected: number): Promise<void> => {
-    const [command, ...before] = weirCommand;
-    const env = { ...process.env, WEIR_SERVER: node.url, WEIR_TOKEN: await node.token() };
-    const { code, text } = await new Promise<{ code: number; text: string }>((resolve) => {
-      const done = (failure: Error | null, out: string, err: string): void => {
-        const code = failure === null ? 0 : Number((failure as { code?: unknown }).code);
-        resolve({ code, text: out + err });
-      };
-      execFile(command, [...before, ...words], { cwd, env }, done);
-    });
-    print(`   $ ${WEIR} ${words.join(' ')}`);
-    for (const line of text.trimEnd().split('\n')) print(`     ${line}`);
-    if (code !== expected) throw new TourFailure(`weir ${words.join(' ')}: exit code ${code}, expected ${expected}`);
-  };
 }

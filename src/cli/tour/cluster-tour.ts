@@ -1,8 +1,9 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { CliError } from '#cli/errors/command-error.js';
 import { TourEtcd } from './etcd.js';
+import { printCommands, printConsoleLink, startTraffic } from './kept.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
-import { expectLine, farewell, interruption, print, result, step, TourFailure, WEIR } from './steps.js';
+import { expectLine, farewell, interruption, print, result, START, step, TourFailure, WEIR } from './steps.js';
 import { ADDRESSES, createTopology, type Topology } from './topology.js';
 
 const IDS = ['n1', 'n2', 'n3'] as const;
@@ -27,20 +28,20 @@ type Site = { readonly id: string; readonly topology: Topology; readonly node: N
 
 /**
  * Creates three nodes and etcd in network namespaces, and shows a cluster: a policy for all nodes, a killed
- * node, and an outage of etcd. On a terminal, continues until Ctrl-C. Resolves with the exit code.
+ * node, and an outage of etcd. With `keep`, leaves the nodes running with traffic until Ctrl-C. Resolves with
+ * the exit code.
  */
-export async function clusterTour(options: { stay?: boolean } = {}): Promise<number> {
+export async function clusterTour(keep: boolean): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
   const [missing] = await missingForDataplane();
   if (missing !== undefined) throw new CliError(`Weir cannot enforce policies on this machine: ${missing.sentence}`);
-  const stay = options.stay ?? process.stdin.isTTY === true;
   const interrupted = interruption();
   const removals: (() => Promise<unknown>)[] = [];
   let isOver = false;
   try {
     const done = await Promise.race([tour(removals), interrupted]);
-    if (done !== 'interrupted' && stay) {
-      whereToLook(done);
+    if (done !== 'interrupted' && keep) {
+      await Promise.race([keepRunning(done), interrupted]);
       await interrupted;
     }
     isOver = true;
@@ -52,9 +53,10 @@ export async function clusterTour(options: { stay?: boolean } = {}): Promise<num
     for (const remove of removals.reverse()) await remove();
     if (isOver)
       farewell('three nodes, etcd, their network namespaces, the pinned programs and all files', [
-        ['init --interfaces lan0,wan0', 'configures this machine as a node'],
-        ['cluster init', 'makes the cluster, on the first node'],
-        ['cluster token', 'a token with which another node joins'],
+        ...(keep ? [] : [[`${START} --cluster --keep`, 'the same, left running: look at it in the console'] as const]),
+        [`${WEIR} init --interfaces lan0,wan0`, 'configures this machine as a node'],
+        [`${WEIR} cluster init`, 'makes the cluster, on the first node'],
+        [`${WEIR} cluster token`, 'a token with which another node joins'],
       ]);
   }
 }
@@ -185,13 +187,19 @@ async function until<T>(what: string, attempt: () => Promise<T | null>): Promise
   }
 }
 
-function whereToLook(sites: readonly Site[]): void {
-  print('\nTo look further, in another terminal:');
+/** Leaves traffic at each node, and prints how to look at it. */
+async function keepRunning(sites: readonly Site[]): Promise<void> {
+  const words = (port: number) => ['connect', ADDRESSES.server, String(port), ADDRESSES.client];
+  for (const { topology } of sites)
+    await startTraffic(topology, [
+      { everyMs: 1_000, words: words(80) },
+      { everyMs: 3_000, words: words(81) },
+    ]);
   const [first] = sites;
-  if (first !== undefined)
-    print(`   export WEIR_SERVER=${first.node.url} WEIR_TOKEN=$(cat ${first.node.folder}/data/admin.token)`);
-  print(`   ${WEIR} cluster status; ${WEIR} cluster nodes; ${WEIR} findings`);
-  for (const { id, node, topology } of sites)
-    print(`   ${id}: ${node.url}, client: nsenter --net=/run/netns/${topology.client.name} bash`);
+  if (first === undefined) return;
+  print('\nThe nodes stay up, each with the traffic of a client. The console of n1 shows them:');
+  await printConsoleLink(first.node);
+  printCommands(first.node, first.topology, ['cluster status', 'cluster nodes', 'findings']);
+  for (const { id, node } of sites.slice(1)) print(`   ${id}: ${node.url}`);
   print('\nCtrl-C ends the tour and removes everything that it has created.');
 }

@@ -9,13 +9,16 @@ import { ADDRESSES, type Topology, temporaryFolder } from './topology.js';
 
 const LIFETIME_MS = 86_400_000;
 
-const NAME = 'www.example.com';
-const OTHER = 'shop.example.com';
+export const NAME = 'www.example.com';
+export const OTHER = 'shop.example.com';
+/** Files in the folder of `GatewayFiles`: the certificate of the web server, and the CA that intercepts. */
+export const WEB_CERTIFICATE = 'web.pem';
+export const INTERCEPT_CA = 'intercept.pem';
 const CA = '/api/v1/settings/tls-intercept-ca';
 const TABLE = 'tour';
 const WAIT_MS = 10_000;
 
-const POLICY = {
+export const POLICY = {
   default_policy: 'deny',
   source_groups: [
     {
@@ -42,7 +45,7 @@ const POLICY = {
   ],
 };
 
-function webMatch(tls: Readonly<Record<string, unknown>>) {
+export function webMatch(tls: Readonly<Record<string, unknown>>) {
   return { dns_hostname: NAME, proto: 'tcp', dst_ports: [443], tls };
 }
 
@@ -60,7 +63,7 @@ export type GatewayFiles = {
 export async function gatewayFiles(): Promise<GatewayFiles> {
   const folder = await temporaryFolder('tour');
   const { cert, key } = tourCertificate(NAME);
-  await writeFile(join(folder, 'web.pem'), cert);
+  await writeFile(join(folder, WEB_CERTIFICATE), cert);
   await writeFile(join(folder, 'web.key'), key);
   return {
     folder,
@@ -70,7 +73,7 @@ export async function gatewayFiles(): Promise<GatewayFiles> {
         upstreams: [`${ADDRESSES.server}:53`],
         rebind_allow: ['*.example.com'],
       },
-      service_plane: { upstream_ca: join(folder, 'web.pem') },
+      service_plane: { upstream_ca: join(folder, WEB_CERTIFICATE) },
     },
     remove: () => rm(folder, { recursive: true, force: true }),
   };
@@ -84,7 +87,7 @@ export async function gatewayAct(topology: Topology, node: NodeProcess, { folder
   print('\nSecond act: the node masquerades two client networks. The policy has names instead of addresses.');
   print(`\n   office ${ADDRESSES.client} ─┬─ lan0 [ node, Weir, NAT ] wan0 ── ${ADDRESSES.server} ${NAME}`);
   print(`   lab    ${ADDRESSES.clientOther} ─┘`);
-  const files = ['web.pem', 'web.key'].map((name) => join(folder, name));
+  const files = [WEB_CERTIFICATE, 'web.key'].map((name) => join(folder, name));
   const words = [program('tour-web'), 'serve', NAME, ADDRESSES.server, ...files];
   await expectFirst(topology.server.start(process.execPath, words), 'ready');
 
@@ -97,7 +100,7 @@ export async function gatewayAct(topology: Topology, node: NodeProcess, { folder
 
   step(8, `A policy by names: the office may use ${NAME} by TLS, the lab may only GET /public/ there.`);
   await accepted(node, 'POST', `${CA}/generate`);
-  const caFile = join(folder, 'intercept.pem');
+  const caFile = join(folder, INTERCEPT_CA);
   await writeFile(caFile, await accepted(node, 'GET', `${CA}/cert`));
   await put(node, POLICY);
   await node.ready();
@@ -116,7 +119,7 @@ export async function gatewayAct(topology: Topology, node: NodeProcess, { folder
   result(`office: ${OTHER} → no such name`);
 
   step(10, 'The office opens TLS connections to the server. The node reads the server name (SNI) that they ask for.');
-  const trusted = join(folder, 'web.pem');
+  const trusted = join(folder, WEB_CERTIFICATE);
   await get(ADDRESSES.client, trusted, [NAME, '/'], `200 ${ADDRESSES.nodeWan}`);
   result(`${NAME}: 200, end-to-end; the server saw the address ${ADDRESSES.nodeWan} of the node`);
   await get(ADDRESSES.client, trusted, [OTHER, '/'], 'refused ECONNRESET');

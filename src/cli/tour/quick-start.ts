@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { readConfig } from '#config/load.js';
 import { changeAct } from './change.js';
 import { type GatewayFiles, gatewayAct, gatewayFiles } from './gateway.js';
+import { keepGateway } from './kept-gateway.js';
 import { firstLine, type NodeProcess, program, startNode } from './node-process.js';
-import { expectLine, farewell, interruption, lineReader, print, put, result, step, WEIR } from './steps.js';
+import { expectLine, farewell, interruption, lineReader, print, put, result, START, step, WEIR } from './steps.js';
 import { ADDRESSES, createTopology, type Topology, temporaryFolder } from './topology.js';
 
 const policy = (ports: readonly number[]) => ({
@@ -26,14 +27,12 @@ const policy = (ports: readonly number[]) => ({
 /**
  * Creates three network namespaces, and runs Weir in the middle namespace. Shows how a policy first allows a
  * flow and later denies it, then a gateway that translates addresses, and then a change that reverts itself.
- * On a terminal, continues until Ctrl-C; otherwise ends after the demonstration. Resolves with the exit
- * code.
+ * With `keep`, leaves the gateway running with traffic until Ctrl-C. Resolves with the exit code.
  */
-export async function quickStart(options: { stay?: boolean } = {}): Promise<number> {
+export async function quickStart(keep: boolean): Promise<number> {
   const { missingForDataplane } = await import('#main.js');
   const missing = await missingForDataplane();
   if (missing.length > 0) return apiOnly(missing.map(({ sentence }) => sentence));
-  const stay = options.stay ?? process.stdin.isTTY === true;
   let topology: Topology | undefined;
   let node: NodeProcess | undefined;
   let files: GatewayFiles | undefined;
@@ -44,9 +43,8 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
     files = await gatewayFiles();
     node = await startNode(topology, { port: 8080, sections: files.sections });
     const done = await Promise.race([tour(topology, node, files), interrupted]);
-    if (done !== 'interrupted' && stay) {
-      whereToLook(topology, node);
-      print('\nCtrl-C ends the quick start and removes everything that it has created.');
+    if (done !== 'interrupted' && keep) {
+      await Promise.race([keepGateway(topology, node, files), interrupted]);
       await interrupted;
     }
     isOver = true;
@@ -61,9 +59,11 @@ export async function quickStart(options: { stay?: boolean } = {}): Promise<numb
     await files?.remove();
     if (isOver)
       farewell('the node, three network namespaces, the pinned programs and all files', [
-        ['dataplane check --config weir.yaml', 'whether this machine can enforce a configuration'],
-        ['init --interfaces lan0,wan0 --mode audit', 'a trial on both sides of a gateway: denies are only recorded'],
-        ['start --cluster', 'a tour with three nodes and etcd'],
+        ...(keep
+          ? []
+          : [[`${START} --keep`, 'the same, left running with traffic: look at it in the console'] as const]),
+        [`${START} --cluster`, 'a tour with three nodes and etcd'],
+        [`${WEIR} init --interfaces lan0,wan0 --mode audit`, 'on a gateway: a trial, which only records denies'],
       ]);
   }
 }
@@ -90,6 +90,9 @@ async function apiOnly(sentences: readonly string[]): Promise<number> {
     };
     await writeFile(file, JSON.stringify(config));
     print(`   curl -H "Authorization: Bearer $(cat ${folder}/data/admin.token)" http://${listen}/api/v1/policy`);
+    print(
+      `   ${WEIR} console --server http://${listen} --token-file ${folder}/data/admin.token   # a link to the console`,
+    );
     print('Ctrl-C ends it.\n');
     const { run } = await import('#main.js');
     return await run(readConfig(file));
@@ -158,15 +161,4 @@ async function tour(topology: Topology, node: NodeProcess, files: GatewayFiles):
   flow.kill('SIGKILL');
   await gatewayAct(topology, node, files);
   await changeAct(topology, node, files.folder);
-}
-
-function whereToLook(topology: Topology, node: NodeProcess): void {
-  print('\nTo look further, in another terminal:');
-  print(`   export WEIR_SERVER=${node.url} WEIR_TOKEN=$(cat ${node.folder}/data/admin.token)`);
-  print('   curl -H "Authorization: Bearer $WEIR_TOKEN" $WEIR_SERVER/api/v1/policy');
-  print('   curl $WEIR_SERVER/ready; curl $WEIR_SERVER/openapi/service-v1.json');
-  print(`   ${WEIR} token list`);
-  print(`   nsenter --net=/run/netns/${topology.client.name} ping -c1 ${ADDRESSES.server}   # allowed by the policy`);
-  print(`   nsenter --net=/run/netns/${topology.client.name} bash      # a shell on the client`);
-  print(`   ${node.folder}/weir.yaml                        # the node's configuration`);
 }

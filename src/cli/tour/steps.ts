@@ -1,6 +1,9 @@
+import { execFile } from 'node:child_process';
+import { resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import { largest } from '#arrays/extremes.js';
-import { firstLine, type NodeProcess, program } from './node-process.js';
+import { built } from '#threads/built-file.js';
+import { firstLine, type NodeProcess, program, weirCommand } from './node-process.js';
 import type { Topology } from './topology.js';
 
 export const print = (line = ''): void => void process.stdout.write(`${line}\n`);
@@ -13,15 +16,40 @@ export const result = (line: string): void => print(`   → ${line}`);
  */
 export const WEIR = process.env.npm_command === undefined ? 'weir' : 'npx weir';
 
-/**
- * Prints that a tour has removed its namespaces and files, and the commands to try next. `next`: these
- * commands without their first word `weir`.
- */
-export function farewell(removed: string, next: readonly (readonly [words: string, purpose: string])[]): void {
+/** The command with which the user calls `weir start`, up to its flags. */
+export const START = process.env.npm_lifecycle_event === 'start' ? 'npm start --' : `${WEIR} start`;
+
+/** The page that lists all pages of the documentation, of this clone or package. */
+const DOCS = resolve(built('../docs/README.md'));
+
+/** Prints that a tour has removed its namespaces and files, and what to do next. */
+export function farewell(removed: string, next: readonly (readonly [command: string, purpose: string])[]): void {
   print(`\nRemoved: ${removed}. Nothing of the tour is left on this machine.`);
   print('Next:');
-  const width = largest(next.map(([words]) => words.length));
-  for (const [words, purpose] of next) print(`   ${WEIR} ${words.padEnd(width)}   # ${purpose}`);
+  const lines = [...next, [DOCS, 'the documentation'] as const];
+  const width = largest(lines.map(([command]) => command.length));
+  for (const [command, purpose] of lines) print(`   ${command.padEnd(width)}   # ${purpose}`);
+}
+
+/**
+ * Returns a function that runs the command line in the folder `cwd` with the environment `environment`, and
+ * prints the command with its output. Throws a `TourFailure` if the exit code is not `expected`.
+ */
+export function commandLine(environment: NodeJS.ProcessEnv, cwd?: string) {
+  return async (words: readonly string[], expected = 0): Promise<void> => {
+    const [command, ...before] = weirCommand;
+    const env = { ...process.env, ...environment };
+    const { code, text } = await new Promise<{ code: number; text: string }>((resolve) => {
+      const done = (failure: Error | null, out: string, err: string): void => {
+        const code = failure === null ? 0 : Number((failure as { code?: unknown }).code);
+        resolve({ code, text: out + err });
+      };
+      execFile(command, [...before, ...words], { cwd, env }, done);
+    });
+    print(`   $ ${WEIR} ${words.join(' ')}`);
+    for (const line of text.trimEnd().split('\n')) print(`     ${line}`);
+    if (code !== expected) throw new TourFailure(`weir ${words.join(' ')}: exit code ${code}, expected ${expected}`);
+  };
 }
 
 export class TourFailure extends Error {}
@@ -34,10 +62,13 @@ export async function expectLine(topology: Topology, words: readonly string[], e
   if (line !== expected) throw new TourFailure(`${words.join(' ')}: expected "${expected}", got "${line}"`);
 }
 
-/** Resolves when a signal asks the process to end. */
+/** Resolves when a signal asks the process to end, or when the reader of its output has gone. */
 export function interruption(): Promise<'interrupted'> {
   return new Promise((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(signal, () => resolve('interrupted'));
+    const end = (): void => resolve('interrupted');
+    // These handlers stay: a second signal must not end the process before it has removed its namespaces.
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, end);
+    process.stdout.on('error', end);
   });
 }
 

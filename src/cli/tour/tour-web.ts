@@ -2,6 +2,8 @@ import { createSocket } from 'node:dgram';
 import { Resolver } from 'node:dns/promises';
 import { readFileSync } from 'node:fs';
 import { createServer, request } from 'node:https';
+import { connect } from 'node:net';
+import { setTimeout as pause } from 'node:timers/promises';
 
 /**
  * The web server and the clients of the second part of the quick start. Run inside a network namespace as
@@ -12,6 +14,9 @@ import { createServer, request } from 'node:https';
  *                                           server that sends the address of its client; prints `ready`
  *     lookup NAME RESOLVER SOURCE           prints `address A`, or `refused CODE`
  *     get NAME PATH ADDRESS CA-FILE SOURCE  an HTTPS request; prints `STATUS BODY`, or `refused CODE`
+ *     connect ADDRESS PORT SOURCE           a TCP connection and its echo; prints `pong`, or `refused CODE`
+ *     datagram ADDRESS PORT SOURCE          a UDP datagram to which nothing answers; prints `sent`
+ *     repeat MS MODE … [-- MS MODE …]…      repeats each client, with a pause of MS; prints `ready` only
  */
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
 
@@ -52,42 +57,105 @@ function answerTo(query: Buffer, name: string, address: string): Buffer {
   return Buffer.concat([header, question, ...(hasAddress ? [record] : [])]);
 }
 
-async function lookup(name: string, server: string, source: string): Promise<void> {
+async function lookup(name: string, server: string, source: string): Promise<string> {
   const resolver = new Resolver({ timeout: TIMEOUT_MS, tries: 1 });
   resolver.setServers([server]);
   resolver.setLocalAddress(source);
   try {
-    say(`address ${(await resolver.resolve4(name)).join(' ')}`);
+    return `address ${(await resolver.resolve4(name)).join(' ')}`;
   } catch (failure) {
-    say(`refused ${codeOf(failure)}`);
+    return `refused ${codeOf(failure)}`;
   }
 }
 
-function get(name: string, path: string, address: string, caFile: string, source: string): void {
+function get(name: string, path: string, address: string, caFile: string, source: string): Promise<string> {
   const options = { host: address, servername: name, path, ca: readFileSync(caFile), localAddress: source };
-  const asked = request({ ...options, headers: { host: name }, agent: false, timeout: TIMEOUT_MS }, (response) => {
-    let body = '';
-    response.setEncoding('utf8').on('data', (chunk: string) => {
-      body += chunk;
+  return new Promise((resolve) => {
+    const asked = request({ ...options, headers: { host: name }, agent: false, timeout: TIMEOUT_MS }, (response) => {
+      let body = '';
+      response.setEncoding('utf8').on('data', (chunk: string) => {
+        body += chunk;
+      });
+      response.on('end', () => resolve(`${response.statusCode} ${response.statusCode === 200 ? body : ''}`.trim()));
     });
-    response.on('end', () => say(`${response.statusCode} ${response.statusCode === 200 ? body : ''}`.trim()));
+    asked.on('timeout', () => asked.destroy(noAnswer()));
+    asked.on('error', (failure) => resolve(`refused ${codeOf(failure)}`));
+    asked.end();
   });
-  asked.on('timeout', () => asked.destroy(Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' })));
-  asked.on('error', (failure) => say(`refused ${codeOf(failure)}`));
-  asked.end();
 }
+
+function echo(host: string, port: number, localAddress: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, localAddress, timeout: TIMEOUT_MS }, () => socket.write('ping'));
+    socket.once('data', () => {
+      socket.end();
+      resolve('pong');
+    });
+    socket.on('timeout', () => socket.destroy(noAnswer()));
+    socket.on('error', (failure) => resolve(`refused ${codeOf(failure)}`));
+    socket.on('close', () => resolve('refused closed'));
+  });
+}
+
+function datagram(address: string, port: number, source: string): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = createSocket('udp4');
+    socket.on('error', (failure) => resolve(`refused ${codeOf(failure)}`));
+    socket.bind(0, source, () =>
+      socket.send('ping', port, address, () => {
+        socket.close();
+        resolve('sent');
+      }),
+    );
+  });
+}
+
+async function repeat(everyMs: number, words: readonly string[]): Promise<never> {
+  for (;;) {
+    await run(words);
+    await pause(everyMs);
+  }
+}
+
+/** The parts of a list of words between the words `--`. */
+function split(words: readonly string[]): readonly (readonly string[])[] {
+  const end = words.indexOf('--');
+  return end < 0 ? [words] : [words.slice(0, end), ...split(words.slice(end + 1))];
+}
+
+const noAnswer = (): Error => Object.assign(new Error('no answer'), { code: 'ETIMEDOUT' });
 
 function codeOf(failure: unknown): string {
   return (failure as NodeJS.ErrnoException).code ?? String(failure);
 }
 
-const [mode = '', ...words] = process.argv.slice(2);
-const [first = '', second = '', third = '', fourth = '', fifth = ''] = words;
+/** Runs one command of a client. Resolves with its line; null if there is no such command. */
+async function run([mode, first = '', second = '', third = '', fourth = '', fifth = '']: readonly string[]) {
+  switch (mode) {
+    case 'lookup':
+      return lookup(first, second, third);
+    case 'get':
+      return get(first, second, third, fourth, fifth);
+    case 'connect':
+      return echo(first, Number(second), third);
+    case 'datagram':
+      return datagram(first, Number(second), third);
+    default:
+      return null;
+  }
+}
+
+const [mode = '', first = '', second = '', third = '', fourth = ''] = process.argv.slice(2);
 process.stdin.on('end', () => process.exit(0)).resume();
 if (mode === 'serve') await serve(first, second, third, fourth);
-else if (mode === 'lookup') await lookup(first, second, third);
-else if (mode === 'get') get(first, second, third, fourth, fifth);
-else {
-  process.stderr.write(`tour-web: unknown mode ${mode}\n`);
-  process.exit(2);
+else if (mode === 'repeat') {
+  say('ready');
+  await Promise.all(split(process.argv.slice(3)).map(([ms, ...words]) => repeat(Number(ms), words)));
+} else {
+  const line = await run(process.argv.slice(2));
+  if (line !== null) say(line);
+  else {
+    process.stderr.write(`tour-web: unknown mode ${mode}\n`);
+    process.exit(2);
+  }
 }
