@@ -406,6 +406,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     },
     interceptCa: {
       read: async () => ca,
+      isStored: () => ca !== null,
       async put(write) {
         changed('interceptCa.put', write);
         return writeCa('CN=given', write.certPem, write.author);

@@ -34,8 +34,10 @@ async function real(store?: Awaited<ReturnType<typeof openMemoryStore>>) {
 }
 
 describe('intercept CA', () => {
-  test('an intercept CA can be created, read, replaced and removed, and the service plane receives each change', async () => {
+  test('an intercept CA can be created, read, replaced and removed, and the service plane and the stats follow each change', async () => {
     const { ask, subjects } = await real();
+    const isStored = async () => (await ask('GET', '/api/v1/stats')).json().tls.intercept_ca;
+    expect(await isStored()).toBe(false);
     expect((await ask('GET', PATH)).json().type).toBe('urn:weir:error:not_found');
     expect((await ask('GET', `${PATH}/cert`)).statusCode).toBe(404);
     expect((await ask('DELETE', PATH)).statusCode).toBe(404);
@@ -60,6 +62,7 @@ describe('intercept CA', () => {
     ]);
     const read = await ask('GET', PATH, { token: TOKENS.readonly });
     expect([read.json(), read.headers.etag]).toEqual([ca, '"tls-intercept-ca.1"']);
+    expect(await isStored()).toBe(true);
     expect((await ask('GET', PATH, { headers: { 'if-none-match': '"tls-intercept-ca.1"' } })).statusCode).toBe(304);
 
     const put = await ask('PUT', PATH, { body, headers: { 'if-match': '"tls-intercept-ca.1"' } });
@@ -72,6 +75,7 @@ describe('intercept CA', () => {
     expect((await ask('DELETE', PATH, { headers: { 'if-match': '"tls-intercept-ca.1"' } })).statusCode).toBe(412);
     const removed = await ask('DELETE', PATH, { headers: { 'if-match': '"tls-intercept-ca.2"' } });
     expect([removed.statusCode, removed.body]).toEqual([204, '']);
+    expect(await isStored()).toBe(false);
     expect(subjects()).toEqual([null, 'CN=Weir intercept CA node-a', 'CN=given', null]);
   });
 

@@ -194,6 +194,7 @@ describe('stats route', () => {
         intercepted: 0,
         connections: 0,
         suspended: 0,
+        intercept_ca: false,
         refused: {},
         upstream_ca_fault: null,
         join_fault: null,

@@ -190,6 +190,7 @@ test('findings, stats and metrics agree on the counts of the decisions of all pr
     intercepted: 4,
     connections: expect.any(Number),
     suspended: 0,
+    intercept_ca: true,
     refused: { response_denied: 1, 'upstream_untrusted:expired': 1 },
     upstream_ca_fault: null,
     join_fault: null,

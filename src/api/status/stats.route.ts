@@ -80,6 +80,7 @@ const StatsSchema = z
         intercepted: count,
         connections: count.describe('Current connections of the service plane.'),
         suspended: count.describe('Those of them that a later policy denies. They pass nothing.'),
+        intercept_ca: z.boolean().describe('Whether an intercept CA is stored, also if it is not readable.'),
         refused: z
           .record(z.string(), count)
           .describe(
@@ -133,7 +134,7 @@ export const statsResource: Resource = (api, management) => {
         response: { 200: StatsSchema, ...errorAnswers(...errorsOf.read) },
       },
     },
-    async () => statsAnswer(await management.stats()),
+    async () => statsAnswer(await management.stats(), management.interceptCa.isStored()),
   );
 };
 
@@ -144,14 +145,10 @@ function counted(counter: { readonly packets: bigint; readonly bytes: bigint } |
   return { packets: Number(counter?.packets ?? 0), bytes: Number(counter?.bytes ?? 0) };
 }
 
-function statsAnswer({
-  generation,
-  dataplane,
-  dns,
-  servicePlane,
-  cluster,
-  observer,
-}: NodeStats): z.infer<typeof StatsSchema> {
+function statsAnswer(
+  { generation, dataplane, dns, servicePlane, cluster, observer }: NodeStats,
+  hasInterceptCa: boolean,
+): z.infer<typeof StatsSchema> {
   const [allow, deny, audit] = [
     counted(dataplane?.verdicts.allow),
     counted(dataplane?.verdicts.deny),
@@ -214,6 +211,7 @@ function statsAnswer({
       intercepted: servicePlane?.intercepted ?? 0,
       connections: servicePlane?.connections ?? 0,
       suspended: servicePlane?.suspended ?? 0,
+      intercept_ca: hasInterceptCa,
       refused: { ...servicePlane?.refused },
       upstream_ca_fault: servicePlane?.upstreamCaFault ?? null,
       join_fault: servicePlane?.spliceFault ?? null,

@@ -46,6 +46,8 @@ type By = {
 
 export type InterceptCaSetting = {
   read(): Promise<InterceptCaView | null>;
+  /** Returns whether a CA is stored, also if it is not readable. Reads nothing from the store. */
+  isStored(): boolean;
   /**
    * Stores a CA that the operator provides. `dryRun`: returns the result of the write without storing the CA.
    */
@@ -90,6 +92,7 @@ export async function interceptCaOver(store: InterceptCaStore, nodeId: string): 
   };
   return {
     changed,
+    isStored: () => last !== null,
     read: async () => {
       const record = await store.get();
       return record === null ? null : viewOf(record);

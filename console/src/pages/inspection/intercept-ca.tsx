@@ -13,8 +13,13 @@ const SOON_MS = 30 * 86_400_000;
 
 const POLL_MS = 30_000;
 
-/** Reads the CA; null if there is none. */
+/**
+ * Reads the CA; null if there is none. The browser would report the response 404 as an error, so the node is
+ * asked first.
+ */
 async function readCa(signal: AbortSignal): Promise<{ readonly ca: Schemas['TlsInterceptCa'] | null }> {
+  const { tls } = await bodyOf(api.GET('/api/v1/stats', { signal }));
+  if (!tls.intercept_ca) return { ca: null };
   try {
     return { ca: await bodyOf(api.GET(PATH, { signal })) };
   } catch (failure) {
