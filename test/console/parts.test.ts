@@ -29,8 +29,6 @@ beforeAll(async () => {
   node = await createConsoleNode('cparts');
   url = node.rig.node.url;
   admin = await node.rig.node.token();
-  // Without a CA, the browser would report the response 404 as an error.
-  expect((await request('settings/tls-intercept-ca/generate', 'POST')).status).toBe(201);
   browser = await openBrowser(url, admin);
 }, 120_000);
 afterAll(async () => {
@@ -135,6 +133,87 @@ test('a token is issued and shown once, works, and is refused after it is revoke
   await page.locator('tr', { hasText: 'grafana' }).waitFor({ state: 'detached' });
   expect((await request('stats', 'GET', undefined, token)).status).toBe(401);
 }, 30_000);
+
+test('the page Inspection says without an error of the browser that there is no CA, and generates one', async () => {
+  const { page } = browser;
+  await browser.open('inspection');
+  await page.getByText('There is none.').waitFor();
+  expect(browser.faults).toEqual([]);
+  await page.getByRole('button', { name: 'Generate a CA' }).click();
+  await page.getByRole('link', { name: 'Download the certificate' }).waitFor();
+}, 30_000);
+
+test('a change of the policy on the page Findings leads to the history of the policy', async () => {
+  const { page } = browser;
+  await browser.open('findings?tab=changes');
+  await page.getByRole('link', { name: 'History' }).first().click();
+  await page.locator('.tabs a[aria-current=page]', { hasText: 'History' }).waitFor();
+  await page.locator('.revision-number', { hasText: '1' }).waitFor();
+}, 30_000);
+
+test('the page Ask names the sources that can reach a service and the rule, and keeps the answer as an assertion', async () => {
+  const { page } = browser;
+  await browser.open('ask');
+  await browser.expectAccessible();
+  await page.getByRole('link', { name: 'Who can reach any destination on tcp/22?' }).click();
+  await page.getByText('No source can.').waitFor();
+  await page.goBack();
+  await page.getByRole('heading', { name: 'For example' }).waitFor();
+  await page.getByLabel('Service').fill('tcp/80');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await page.getByText('Only 10.77.1.0/24 can.').waitFor();
+  await page.getByRole('link', { name: 'office / web' }).waitFor();
+  await browser.expectAccessible();
+  await page.getByRole('link', { name: 'for example 10.77.1.1 → 10.77.2.1 tcp/80' }).click();
+  await page.locator('h2 .verdict.allow').waitFor();
+  await page.goBack();
+  await page.getByRole('link', { name: 'Keep it as an assertion…' }).click();
+  await page.getByText('It holds for the policy in force.').waitFor();
+  await page.getByRole('button', { name: 'Save the assertion' }).click();
+  await page.locator('li', { hasText: 'only-tcp-80' }).getByText('holds').waitFor();
+  const { items } = (await (await request('assertions')).json()) as { items: { assertion: object }[] };
+  expect(items.map(({ assertion }) => assertion)).toEqual([
+    { id: 'only-tcp-80', only: { from: ['10.77.1.0/24'], proto: 'tcp', ports: ['80'] } },
+  ]);
+  expect((await request('assertions', 'PUT', { assertions: [] })).status).toBe(200);
+}, 60_000);
+
+test('the page Ask shows each problem that the node finds in a question at its field', async () => {
+  const { page } = browser;
+  await browser.open('ask?kind=never&from=nobody&to=10.77.2.0/99&service=tcp/22');
+  const fault = async (label: string) => {
+    const id = await page.getByLabel(label).getAttribute('aria-describedby');
+    return page.locator(`[id="${id}"]`).innerText();
+  };
+  await page.locator('[aria-invalid=true]').first().waitFor();
+  expect(await fault('Source')).toBe('The policy has no source group with this id.');
+  expect(await fault('Destination')).toBe('This is neither an address nor a network in CIDR notation.');
+  await page.getByLabel('Source').fill('office');
+  await page.getByLabel('Destination').fill('');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await page.getByText('Yes, nothing passes.').waitFor();
+}, 30_000);
+
+test('the page Ask answers for the draft in the editor, and Why? explains an example by the same draft', async () => {
+  const { page } = browser;
+  const rule = { id: 'ssh', action: 'allow', match: { proto: 'tcp', dst_ports: [22] } };
+  const proposal = encodeURIComponent(JSON.stringify({ source_group: 'office', before: null, rule }));
+  await browser.open(`policy?propose=${proposal}`);
+  await page.getByRole('button', { name: 'Back without applying' }).click();
+  await browser.open('ask?kind=never&from=10.77.1.2&service=tcp/22');
+  await page.getByText('Yes, nothing passes.').waitFor();
+  const draft = page.locator('option', { hasText: 'my draft of' });
+  await page.getByLabel('About').selectOption((await draft.getAttribute('value')) ?? '');
+  await page.getByRole('button', { name: 'Ask' }).click();
+  await page.getByText('No, everything passes.').waitFor();
+  await page.getByRole('link', { name: /^for example/ }).click();
+  await page.getByText('This is about your draft').waitFor();
+  await page.locator('h2 .verdict.allow').waitFor();
+  await page.getByRole('link', { name: 'Explain it by the policy in force.' }).click();
+  await page.locator('h2 .verdict.deny').waitFor();
+  await browser.open('policy');
+  await page.getByRole('button', { name: 'Discard' }).click();
+}, 60_000);
 
 test.each(['statecharts', 'settings', 'inspection', 'nodes', 'integrations'])(
   'the page %s has no violation of WCAG 2.2 AA in both themes',

@@ -123,6 +123,19 @@ describe('the page Policy', () => {
     await button('Delete').click();
   });
 
+  it('puts a rule for a source that no group contains into a new group, which then lets the flow pass', async () => {
+    await browser.open('why?src=10.77.2.2&dst=10.77.1.2&proto=tcp&dst_port=22');
+    await page.getByText('in a new source group for 10.77.2.2').waitFor();
+    await page.getByRole('link', { name: 'Review this change' }).click();
+    await heading('Review the change').waitFor();
+    await page.getByText('1 source of new-group gains 10.77.1.2 tcp/22').waitFor();
+    await page.getByLabel('Keep it at once, without confirmation').check();
+    await button('Apply').click();
+    await heading('Kept').waitFor();
+    await browser.open('why?src=10.77.2.2&dst=10.77.1.2&proto=tcp&dst_port=22');
+    await page.locator('h2 .verdict.allow').waitFor();
+  });
+
   it('takes an edit of lint into the draft', async () => {
     await browser.open('policy?view=lint');
     await button('Check the rules').click();

@@ -15,6 +15,7 @@ export const PAGES: readonly Page[] = [
   { path: '', title: 'Overview', key: 'o', load: async () => Overview },
   { path: 'why', title: 'Why?', key: 'w', load: async () => (await import('./why.js')).Why },
   { path: 'policy', title: 'Policy', key: 'p', load: async () => (await import('./policy/policy.js')).Policy },
+  { path: 'ask', title: 'Ask', key: 'a', load: async () => (await import('./ask/ask.js')).Ask },
   { path: 'traffic', title: 'Traffic', key: 't', load: async () => (await import('./traffic/traffic.js')).Traffic },
   {
     path: 'findings',

@@ -2,14 +2,15 @@ import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { api, bodyOf, type Schemas } from '../api/client.js';
 import { usePolled } from '../api/polled.js';
+import { type AskedPolicy, documentOf, isDraft, referenceOf } from '../asked-policy.js';
 import { type FlowInText, flowInText } from '../flow-in-text.js';
 import { addressOf, go, query } from '../router.js';
 import { Empty, Failure, Panel, VerdictMark } from '../ui/parts.js';
+import { Remedy } from '../ui/remedy.js';
 import { verdictOf, Walk } from '../ui/walk.js';
 import { DeniedLately } from './findings/denied-lately.js';
 
 type Explained = Schemas['Explained'];
-type Obstacle = Schemas['PolicyAnswer']['obstacles'][number];
 
 const FIELDS = ['src', 'dst', 'proto', 'dst_port', 'src_port', 'hostname'] as const;
 type Fields = Readonly<Record<(typeof FIELDS)[number], string>>;
@@ -20,6 +21,7 @@ const fieldsIn = (search: URLSearchParams): Fields =>
 /** Why is a flow allowed or denied, and what would let it pass? */
 export function Why() {
   const fields = useSignal(fieldsIn(query.value));
+  const of = query.value.get('of') ?? '';
   const asked = query.value.has('src') && query.value.has('dst') ? fieldsIn(query.value) : null;
   // A link to this page, and the back button, change the query.
   useEffect(() => {
@@ -27,20 +29,18 @@ export function Why() {
   }, [query.value.toString()]);
   const submit = (event: Event) => {
     event.preventDefault();
-    go(addressOf('why', fields.value));
+    go(addressOf('why', { ...fields.value, of }));
   };
   const paste = (text: string) => {
     const found = flowInText(text);
     const known = Object.fromEntries(Object.entries(found).map(([name, value]) => [name, String(value)]));
     fields.value = { ...fieldsIn(new URLSearchParams()), ...known };
-    if (found.src !== undefined && found.dst !== undefined) go(addressOf('why', fields.value));
+    if (found.src !== undefined && found.dst !== undefined) go(addressOf('why', { ...fields.value, of }));
   };
   return (
     <>
       <h1>Why is it blocked?</h1>
-      <p class="muted">
-        Paste a line of any log, or fill in the flow. The node walks the policy in force, step by step.
-      </p>
+      <p class="muted">Paste a line of any log, or fill in the flow. The node walks the policy, step by step.</p>
       <form class="form-row" onSubmit={submit}>
         <label class="field wide">
           Any line with two addresses
@@ -73,7 +73,13 @@ export function Why() {
           Explain
         </button>
       </form>
-      {asked === null ? <DeniedLately /> : <Answer key={JSON.stringify(asked)} flow={asked} />}
+      {of !== '' && (
+        <p class="notice">
+          This is about {isDraft(of) ? 'your draft' : 'a stored policy'}, not about the policy in force.{' '}
+          <a href={addressOf('why', fields.value)}>Explain it by the policy in force.</a>
+        </p>
+      )}
+      {asked === null ? <DeniedLately /> : <Answer key={JSON.stringify([asked, of])} flow={asked} of={of} />}
     </>
   );
 }
@@ -117,9 +123,13 @@ function packetOf({ src, dst, proto, dst_port, src_port, hostname }: Fields): Sc
   };
 }
 
-function Answer({ flow }: { readonly flow: Fields }) {
+function Answer({ flow, of }: { readonly flow: Fields; readonly of: AskedPolicy }) {
   const explained = usePolled<Explained>(
-    (signal) => bodyOf(api.POST('/api/v1/policy/explain', { body: packetOf(flow), signal })),
+    async (signal) => {
+      const policy = await documentOf(of, signal);
+      const body = { ...packetOf(flow), ...(policy === undefined ? {} : { policy }) };
+      return bodyOf(api.POST('/api/v1/policy/explain', { body, signal }));
+    },
     null,
     JSON.stringify(flow),
   );
@@ -136,10 +146,10 @@ function Answer({ flow }: { readonly flow: Fields }) {
         }
       >
         <p class="sentence">{answer.reason}</p>
-        <Walk explained={answer} />
+        <Walk explained={answer} of={of} />
         {answer.unknown.length > 0 && <p class="muted">Not known for this answer: {answer.unknown.join(', ')}.</p>}
       </Panel>
-      {verdict !== 'allow' && <Remedy flow={flow} />}
+      {verdict !== 'allow' && <WhatWouldHelp flow={flow} of={of} />}
     </div>
   );
 }
@@ -148,13 +158,14 @@ const flowText = ({ src, dst, proto, dst_port, hostname }: Fields) =>
   `${src} → ${dst} ${dst_port === '' ? proto : `${proto}/${dst_port}`}${hostname === '' ? '' : ` as ${hostname}`}`;
 
 /** The smallest change that lets the flow pass, as the node proposes it. */
-function Remedy({ flow }: { readonly flow: Fields }) {
+function WhatWouldHelp({ flow, of }: { readonly flow: Fields; readonly of: AskedPolicy }) {
   const { src, dst, proto, dst_port, hostname } = flow;
   const question = usePolled(
-    (signal) =>
+    async (signal) =>
       bodyOf(
         api.POST('/api/v1/policy/ask', {
           body: {
+            policy: await referenceOf(of),
             from: [src],
             to: [dst],
             proto: proto,
@@ -175,40 +186,7 @@ function Remedy({ flow }: { readonly flow: Fields }) {
       {question.data.value !== null && obstacle === undefined && (
         <Empty>{question.data.value.summary} No single rule changes that.</Empty>
       )}
-      {obstacle?.remedy && <Proposal obstacle={obstacle} />}
+      {obstacle !== undefined && <Remedy obstacle={obstacle} sources={[src]} of={of} />}
     </Panel>
-  );
-}
-
-function Proposal({ obstacle: { remedy, decider } }: { readonly obstacle: Obstacle }) {
-  if (remedy === null) return null;
-  const place =
-    remedy.source_group === null
-      ? 'a new source group'
-      : remedy.before === null
-        ? `the end of ${remedy.source_group}`
-        : `${remedy.source_group}, before ${remedy.before}`;
-  return (
-    <>
-      <p>
-        {decider.rule === null ? (
-          'A default'
-        ) : (
-          <>
-            The rule <strong>{decider.rule}</strong>
-          </>
-        )}{' '}
-        stands in the way. This rule in {place} lets the flow pass:
-      </p>
-      <pre class="code">{JSON.stringify(remedy.rule, null, 2)}</pre>
-      <a
-        class="button primary"
-        href={addressOf('policy', {
-          propose: JSON.stringify(remedy),
-        })}
-      >
-        Review this change
-      </a>
-    </>
   );
 }

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import type { Schemas } from '../api/client.js';
+import { type AskedPolicy, policyIdOf } from '../asked-policy.js';
 import { protocol } from '../format.js';
 import { addressOf } from '../router.js';
 import { type Verdict, VerdictMark } from './parts.js';
@@ -12,7 +13,7 @@ type Region = Pick<
   Schemas['PolicyAnswer']['passing'][number],
   'sources' | 'destinations' | 'services' | 'source_ports' | 'conditions' | 'unless' | 'flows' | 'example'
 >;
-export type Decider = Schemas['FlowDecider'] & { readonly inspected?: boolean };
+type Decider = Schemas['FlowDecider'] & { readonly inspected?: boolean };
 
 const network = (text: string) => (text === '0.0.0.0/0' ? 'any' : text.replace(/\/32$/, ''));
 
@@ -74,24 +75,27 @@ function RegionFlows({ region }: { readonly region: Region }) {
 const verdictOf = ({ decision, mode }: Pick<Decider, 'decision' | 'mode'>): Verdict =>
   decision === 'allow' ? 'allow' : mode === 'audit' ? 'would_deny' : 'deny';
 
+type DeciderProps = { readonly decider: Decider; readonly of?: AskedPolicy };
+
 /** A verdict, and the rule or default that decides it. The name is a link to the rule in the policy. */
-export function DeciderName({ decider }: { readonly decider: Decider }) {
+export function DeciderName({ decider, of }: DeciderProps) {
   return (
     <span class="decider">
-      <VerdictMark verdict={verdictOf(decider)} /> by <RuleName group={decider.source_group} rule={decider.rule} />
+      <VerdictMark verdict={verdictOf(decider)} /> by{' '}
+      <RuleName group={decider.source_group} rule={decider.rule} {...(of !== undefined && { of })} />
       {decider.inspected === true && <span class="muted"> and inspected</span>}
     </span>
   );
 }
 
-type RuleNameProps = { readonly group: string | null; readonly rule: string | null };
+type RuleNameProps = { readonly group: string | null; readonly rule: string | null; readonly of?: AskedPolicy };
 
 /** "office / web", "the default of office", or "the default of the policy". */
-export function RuleName({ group, rule }: RuleNameProps) {
+export function RuleName({ group, rule, of = '' }: RuleNameProps) {
   if (group === null) return <>the default of the policy</>;
   if (rule === null) return <>the default of {group}</>;
   return (
-    <a href={addressOf('policy', { group, rule })}>
+    <a href={addressOf('policy', { id: policyIdOf(of), group, rule })}>
       {group} / {rule}
     </a>
   );
@@ -122,7 +126,7 @@ export function flowCount(flows: string): string {
 }
 
 /** The address of the page Why with the example flow of a region. */
-function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['example']): string {
+function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['example'], of: AskedPolicy): string {
   const text = (value: number | undefined) => (value === undefined ? undefined : String(value));
   return addressOf('why', {
     src,
@@ -132,30 +136,31 @@ function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['e
     // The node takes this port for an example if any port will do.
     src_port: src_port === 40_000 ? undefined : text(src_port),
     hostname,
+    of,
   });
 }
 
 /** A link to the page Why with one flow of a region. */
-function ExampleFlow({ region: { example } }: { readonly region: Region }) {
+function ExampleFlow({ region: { example }, of }: { readonly region: Region; readonly of: AskedPolicy }) {
   const { src, dst, proto, dst_port } = example;
   const service = dst_port === undefined ? protocol(proto) : `${protocol(proto)}/${dst_port}`;
   return (
-    <a href={whyAddress(example)}>
+    <a href={whyAddress(example, of)}>
       for example {src} → {dst} {service}
     </a>
   );
 }
 
-type RegionRowProps = { readonly region: Region; readonly children?: ComponentChildren };
+type RegionRowProps = { readonly region: Region; readonly of?: AskedPolicy; readonly children?: ComponentChildren };
 
 /** One region with the number of its flows, an example, and what the page says about it. */
-export function RegionRow({ region, children }: RegionRowProps) {
+export function RegionRow({ region, of = '', children }: RegionRowProps) {
   return (
     <li class="region">
       <RegionFlows region={region} />
       {children}
       <p class="region-more muted">
-        {flowCount(region.flows)}, <ExampleFlow region={region} />
+        {flowCount(region.flows)}, <ExampleFlow region={region} of={of} />
       </p>
     </li>
   );

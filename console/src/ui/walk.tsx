@@ -1,4 +1,5 @@
 import type { Schemas } from '../api/client.js';
+import { type AskedPolicy, policyIdOf } from '../asked-policy.js';
 import { addressOf } from '../router.js';
 import type { Verdict } from './parts.js';
 
@@ -8,7 +9,7 @@ export const verdictOf = ({ decision, effective_action: action }: Explained): Ve
   decision === 'allow' ? 'allow' : action === 'allow' ? 'would_deny' : 'deny';
 
 /** The groups and rules in the order in which the node tries them, up to the deciding one. */
-export function Walk({ explained }: { readonly explained: Explained }) {
+export function Walk({ explained, of = '' }: { readonly explained: Explained; readonly of?: AskedPolicy }) {
   const groups: { readonly id: string | null; readonly steps: Explained['walk'] }[] = [];
   for (const step of explained.walk) {
     const last = groups.at(-1);
@@ -25,7 +26,11 @@ export function Walk({ explained }: { readonly explained: Explained }) {
             {steps.map(({ rule, matched, why }) => (
               <li key={rule ?? 'default'} class={matched ? `matched ${verdictOf(explained)}` : ''}>
                 <strong>
-                  {rule === null ? 'default' : <a href={addressOf('policy', { group: id ?? '', rule })}>{rule}</a>}
+                  {rule === null ? (
+                    'default'
+                  ) : (
+                    <a href={addressOf('policy', { id: policyIdOf(of), group: id ?? '', rule })}>{rule}</a>
+                  )}
                 </strong>{' '}
                 <span class="muted">{why}</span>
               </li>

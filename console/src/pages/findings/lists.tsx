@@ -68,7 +68,11 @@ export const Changes = ({ findings }: ListProps) => (
       [
         '',
         ({ target }) =>
-          target?.includes('/polic') === true ? <a href={addressOf('policy', { tab: 'history' })}>History</a> : null,
+          target?.includes('/polic') === true ? (
+            <a href={addressOf('policy', { id: /\/policies\/([\da-f-]{36})/.exec(target)?.[1], view: 'history' })}>
+              History
+            </a>
+          ) : null,
       ],
     ]}
   />

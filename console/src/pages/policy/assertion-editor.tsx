@@ -2,6 +2,7 @@ import { useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { ApiFailure, api, bodyOf, type Schemas } from '../../api/client.js';
 import type { DraftProblem } from '../../charts/draft.chart.js';
+import { session } from '../../node.js';
 import { Failure } from '../../ui/parts.js';
 import { AssertionRegions } from './broken-assertions.js';
 import { Editor } from './editor.js';
@@ -114,7 +115,8 @@ export function AssertionEditor({ text: first, id, etag, onDone }: Props) {
         <button
           type="button"
           class="primary"
-          disabled={isBusy.value || problems.value.length > 0}
+          disabled={isBusy.value || problems.value.length > 0 || !session.mayWrite.value}
+          title={session.mayWrite.value ? undefined : 'This session may only read'}
           onClick={() => void save()}
         >
           Save the assertion

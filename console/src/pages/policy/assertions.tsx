@@ -1,7 +1,9 @@
 import { useSignal } from '@preact/signals';
+import { useMemo } from 'preact/hooks';
 import { api, bodyOf, responseOf, type Schemas } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { session } from '../../node.js';
+import { addressOf, go, query } from '../../router.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
 import { sentence } from '../../ui/regions.js';
 import { AssertionEditor } from './assertion-editor.js';
@@ -22,7 +24,8 @@ export function Assertions() {
     const { data, headers } = await responseOf(api.GET('/api/v1/assertions', { signal }));
     return { ...data, etag: headers.get('etag') };
   }, 5_000);
-  const editing = useSignal<string | null>(null);
+  const proposed = useProposed();
+  const editing = useSignal<string | null>(proposed === null ? null : '');
   const failure = useSignal<unknown>(null);
   const deleted = useSignal<{ readonly id: string; readonly before: Schemas['AssertionListWrite'] } | null>(null);
   const mayWrite = session.mayWrite.value;
@@ -30,6 +33,7 @@ export function Assertions() {
   const ifMatch = () => (shown?.etag == null ? {} : { 'if-match': shown.etag });
   const done = () => {
     editing.value = null;
+    if (proposed !== null) go(addressOf('policy', { view: 'assertions' }), { replace: true });
     list.again();
   };
   const run = async (act: () => Promise<unknown>) => {
@@ -85,7 +89,9 @@ export function Assertions() {
         </p>
         <Failure failure={list.failure.value} />
         <Failure failure={failure.value} />
-        {editing.value === '' && <AssertionEditor text={TEMPLATE} id={null} etag={shown?.etag ?? null} onDone={done} />}
+        {editing.value === '' && (
+          <AssertionEditor text={proposed ?? TEMPLATE} id={null} etag={shown?.etag ?? null} onDone={done} />
+        )}
         {shown !== null && shown.items.length === 0 && editing.value !== '' && (
           <Empty>
             No assertion is stored. Add one for what must never, or always, be possible, such as “no SSH from the office
@@ -130,6 +136,19 @@ export function Assertions() {
       </Panel>
     </div>
   );
+}
+
+/** The text of the assertion that the address proposes; null if it proposes none. */
+function useProposed(): string | null {
+  const assertion = query.value.get('new');
+  return useMemo(() => {
+    if (assertion === null) return null;
+    try {
+      return writeText(JSON.parse(assertion));
+    } catch {
+      return null;
+    }
+  }, [assertion]);
 }
 
 /** "never from 10.1.0.0/16 to 10.9.0.0/24 ports 22". */

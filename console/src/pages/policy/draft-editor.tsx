@@ -256,7 +256,8 @@ function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) =
         before: string | null;
         rule: Record<string, unknown>;
       };
-      const sources = src === null ? {} : { sources: [src.includes('/') ? src : `${src}/32`] };
+      const sources =
+        src === null ? {} : { sources: src.split(',').map((each) => (each.includes('/') ? each : `${each}/32`)) };
       take([{ edit: 'insert_rule', ...remedy, ...sources }], true);
     } catch (failure) {
       if (!(failure instanceof SyntaxError)) throw failure;

@@ -1,12 +1,13 @@
 import { useSignal } from '@preact/signals';
 import { api, bodyOf, type Schemas } from '../../api/client.js';
+import { draftOf, referenceOf } from '../../asked-policy.js';
 import { addressOf, go } from '../../router.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
 import { RegionRow, RuleName, sentence } from '../../ui/regions.js';
 import { keepDraft, keptDraft } from './kept-drafts.js';
-import { EditFailure, editText } from './policy-edits.js';
+import { editText } from './policy-edits.js';
 import { storedPolicy } from './policy-requests.js';
-import { formOf, policyIn, readText, writeText } from './policy-text.js';
+import { writeText } from './policy-text.js';
 import { etagOf } from './stored-policies.js';
 
 type PolicyRecord = Schemas['PolicyRecord'];
@@ -31,8 +32,8 @@ export function Lint({ record }: { readonly record: PolicyRecord | null }) {
     isBusy.value = true;
     failure.value = null;
     try {
-      const policy = draft === null ? { id: id ?? '' } : { policy: singletonOf(draft.text) };
-      found.value = await bodyOf(api.POST('/api/v1/policy/lint', { body: { policy } as Schemas['PolicyLintRequest'] }));
+      const policy = await referenceOf(draft === null ? (id ?? '') : draftOf(id));
+      found.value = await bodyOf(api.POST('/api/v1/policy/lint', { body: { policy } }));
     } catch (error) {
       failure.value = error;
     }
@@ -168,14 +169,4 @@ function editWords(edit: Schemas['LintEdit']): string {
     case 'move_rule':
       return `If ${edit.rule} stood before ${edit.before}`;
   }
-}
-
-/** The policy of a text in singleton form, as the node takes a draft. */
-function singletonOf(text: string): unknown {
-  const { value } = readText(text);
-  if (value === null) throw new EditFailure('The draft has syntax errors. Mend them first.');
-  if (formOf(value) === 'singleton') return value;
-  const policy = policyIn(value) as { source_groups?: readonly object[] };
-  const mode = value.mode === 'audit' ? 'audit' : 'enforce';
-  return { ...policy, source_groups: (policy.source_groups ?? []).map((group) => ({ ...group, mode })) };
 }

@@ -1,4 +1,5 @@
 import { Document, isMap, isNode, isScalar, isSeq, LineCounter, type ParsedNode, parseDocument } from 'yaml';
+import type { Schemas } from '../../api/client.js';
 import { jsonPlaces, type Place, pathOf } from './json-places.js';
 
 type SyntaxProblem = Place & { readonly message: string };
@@ -114,6 +115,18 @@ export const policyIn = (value: Readonly<Record<string, unknown>>) =>
 
 export const formOf = (value: Readonly<Record<string, unknown>>): 'envelope' | 'singleton' =>
   'policy' in value ? 'envelope' : 'singleton';
+
+/** The policy of a document in singleton form, as the node takes a draft. */
+export function singletonOf(document: object): Schemas['PolicyConfig'] {
+  const value = document as Readonly<Record<string, unknown>>;
+  if (formOf(value) === 'singleton') return value;
+  const policy = policyIn(value) as { source_groups?: readonly object[] };
+  const mode = value.mode === 'audit' ? 'audit' : 'enforce';
+  return {
+    ...policy,
+    source_groups: (policy.source_groups ?? []).map((group) => ({ ...group, mode })),
+  } as Schemas['PolicyConfig'];
+}
 
 /** The rules of a policy with their places in the text, in the order of the text. */
 export function rulePlaces(document: TextDocument): RulePlace[] {
