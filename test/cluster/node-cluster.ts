@@ -19,9 +19,9 @@ export type Reply = {
 type Check = { readonly name: string; readonly ok: boolean; readonly state: string; readonly detail: string };
 
 /**
- * The network namespace of a node, and the address under which the tests reach its API. The API listens on
- * loopback: for another address, the namespace must forward the port. `sections` are further sections of the
- * configuration.
+ * The network namespace of a node, and the address under which the tests reach its API, and the other nodes
+ * its peer listener. Both listen on loopback: for another address, the namespace must forward their ports.
+ * `sections` are further sections of the configuration.
  */
 export type Place = {
   readonly namespace: string;
@@ -64,7 +64,7 @@ export class ClusterNode {
     const { cluster, ...sections } = more;
     const isAlone = cluster === null;
     this.peerAddress = `127.0.0.1:${FIRST_PEER_PORT + index}`;
-    const peer = { listen: this.peerAddress, advertise: this.peerAddress };
+    const peer = { listen: this.peerAddress, advertise: `${place.address}:${FIRST_PEER_PORT + index}` };
     const config = {
       version: 1,
       node: { id, data_dir: join(this.folder, 'data') },
@@ -87,6 +87,11 @@ export class ClusterNode {
 
   get logFile(): string {
     return join(this.folder, 'weir.log');
+  }
+
+  /** The admin token of the node. */
+  get token(): string {
+    return readFileSync(join(this.folder, 'data', 'admin.token'), 'utf8').trim();
   }
 
   get pid(): number {
@@ -139,11 +144,10 @@ export class ClusterNode {
     body?: unknown,
     headers: Readonly<Record<string, string>> = {},
   ): Promise<Reply> {
-    const token = readFileSync(join(this.folder, 'data', 'admin.token'), 'utf8').trim();
     const response = await this.#fetch(path, {
       method,
       headers: {
-        authorization: `Bearer ${token}`,
+        authorization: `Bearer ${this.token}`,
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
         ...headers,
       },

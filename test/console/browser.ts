@@ -14,6 +14,8 @@ export type ConsoleBrowser = {
   readonly page: Page;
   /** Errors of the page and of its content security policy. `close` expects none. */
   readonly faults: string[];
+  /** Returns a further page, signed in at another node. */
+  newPage(url: string, token: string): Promise<Page>;
   /** Opens a page of the console by its path below `/console/`. */
   open(path: string): Promise<void>;
   /** Expects that axe finds no violation of WCAG 2.2 AA on the present page, in both themes. */
@@ -30,22 +32,31 @@ export async function openBrowser(url: string, token: string | null): Promise<Co
     // The certificates of the tests are signed by themselves.
     ignoreHTTPSErrors: true,
   });
-  const page = await context.newPage();
   const faults: string[] = [];
-  page.on('console', (message) => {
-    if (message.type() === 'error' && !REFUSED.test(message.text())) faults.push(message.text());
-  });
-  page.on('pageerror', (error) => faults.push(String(error)));
-  if (token !== null) {
-    const answer = await context.request.post(`${url}/api/v1/session`, {
-      headers: { authorization: `Bearer ${token}` },
+  const watched = async (): Promise<Page> => {
+    const page = await context.newPage();
+    page.on('console', (message) => {
+      if (message.type() === 'error' && !REFUSED.test(message.text())) faults.push(message.text());
+    });
+    page.on('pageerror', (error) => faults.push(String(error)));
+    return page;
+  };
+  const signIn = async (at: string, bearer: string): Promise<void> => {
+    const answer = await context.request.post(`${at}/api/v1/session`, {
+      headers: { authorization: `Bearer ${bearer}` },
     });
     expect(answer.status()).toBe(201);
-  }
+  };
+  const page = await watched();
+  if (token !== null) await signIn(url, token);
   return {
     context,
     page,
     faults,
+    newPage: async (at, bearer) => {
+      await signIn(at, bearer);
+      return watched();
+    },
     open: async (path) => {
       await page.goto(`${url}/console/${path}`);
       await page.locator('main h1').waitFor();

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { run } from '#test/cli/cli-run.js';
-import { ProgressClock } from '#test/progress-clock.js';
 import { type ConsoleBrowser, openBrowser } from './browser.js';
 import { type ConsoleNode, createConsoleNode, POLICY } from './console-node.js';
 
@@ -127,9 +126,8 @@ test('a revoked token signs its browsers out within 15 s, and the page says why'
   const { page } = console;
   await console.open('traffic');
   await request('DELETE', `/api/v1/tokens/${id}`);
-  const clock = new ProgressClock();
-  await page.getByText('The session has ended: its token was revoked or has expired.').waitFor();
-  expect(clock.ms()).toBeLessThan(15_000);
+  const reason = page.getByText('The session has ended: its token was revoked or has expired.');
+  await reason.waitFor({ timeout: 15_000 });
   takeFaults();
 });
 

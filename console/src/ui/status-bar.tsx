@@ -1,7 +1,9 @@
-import { useSignal } from '@preact/signals';
-import { api, bodyOf } from '../api/client.js';
+import type { Schemas } from '../api/client.js';
+import { endPendingChange } from '../api/pending-change.js';
 import { clockTime, span } from '../format.js';
 import { node, session } from '../node.js';
+import { addressOf } from '../router.js';
+import { useAction } from './action.js';
 import { Failure, StateMark } from './parts.js';
 import { Lasting, now } from './time.js';
 
@@ -51,43 +53,63 @@ export function SilentBar() {
   );
 }
 
-/** The change that goes back by itself unless a person confirms it, with the time that is left. */
+/** The change that is not in force for good yet, with the time that is left. */
 export function PendingBar() {
-  const failure = useSignal<unknown>(null);
-  const isBusy = useSignal(false);
   const pending = node.report.value?.pending.pending ?? null;
-  if (pending === null || pending.kind !== 'confirm') return null;
+  if (pending === null) return null;
+  return pending.kind === 'rollout' ? <RolloutBar pending={pending} /> : <ConfirmBar pending={pending} />;
+}
+
+type Pending = NonNullable<Schemas['PendingChange']['pending']>;
+const secondsLeft = ({ ends_at }: Pending): number => (Date.parse(ends_at) - now.value) / 1_000;
+
+function RolloutBar({ pending }: { readonly pending: Pending }) {
+  const left = secondsLeft(pending);
+  return (
+    <div class="bar pending" role="status">
+      <span>
+        <strong>Generation {pending.generation} is rolled out.</strong> {pending.share} % of the nodes enforce it first.{' '}
+        {left > 0 ? (
+          <>
+            All nodes follow in <strong class="countdown">{span(left)}</strong>.
+          </>
+        ) : (
+          'All nodes follow now.'
+        )}{' '}
+        Until then, the cluster accepts no other write of the policy.
+      </span>
+      <span class="actions">
+        <a class="button" href={addressOf('nodes')}>
+          Show the roll-out
+        </a>
+      </span>
+    </div>
+  );
+}
+
+function ConfirmBar({ pending }: { readonly pending: Pending }) {
+  const action = useAction();
   const mayWrite = session.mayWrite.value;
-  const left = (new Date(pending.ends_at).getTime() - now.value) / 1_000;
-  const end = (action: 'confirm' | 'revert') => async () => {
-    isBusy.value = true;
-    failure.value = null;
-    try {
-      await bodyOf(
-        action === 'confirm' ? api.POST('/api/v1/policy/pending/confirm') : api.POST('/api/v1/policy/pending/revert'),
-      );
-      node.changed();
-    } catch (error) {
-      failure.value = error;
-    }
-    isBusy.value = false;
-  };
+  const end = (outcome: 'confirm' | 'revert') => () =>
+    void action.run(() => endPendingChange(outcome, pending.generation));
+  const disabled = action.isBusy.value || !mayWrite;
   return (
     <div class="bar pending" role="status">
       <span>
         <strong>Generation {pending.generation} is not confirmed.</strong> {pending.written_by} wrote it. The node goes
-        back to generation {pending.generation_before} in <strong class="countdown">{span(left)}</strong>.
+        back to generation {pending.generation_before} in{' '}
+        <strong class="countdown">{span(secondsLeft(pending))}</strong>.
       </span>
       <span class="actions">
         {!mayWrite && <span class="muted">This session may only read.</span>}
-        <button type="button" class="primary" disabled={isBusy.value || !mayWrite} onClick={end('confirm')}>
+        <button type="button" class="primary" disabled={disabled} onClick={end('confirm')}>
           Keep it
         </button>
-        <button type="button" disabled={isBusy.value || !mayWrite} onClick={end('revert')}>
+        <button type="button" disabled={disabled} onClick={end('revert')}>
           Go back now
         </button>
       </span>
-      <Failure failure={failure.value} />
+      <Failure failure={action.failure.value} />
     </div>
   );
 }

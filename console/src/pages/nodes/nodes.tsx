@@ -13,7 +13,8 @@ import { Rollout } from './rollout.js';
 type Cluster = Schemas['Cluster'];
 type ClusterNode = Schemas['ClusterNode'];
 
-const POLL_MS = 3_000;
+/** A node that does not respond is asked for 1.5 s, and must be shown within 5 s. */
+const POLL_MS = 2_000;
 
 /** Is every node of the cluster well, and does it enforce the newest policy? */
 export function Nodes() {
@@ -195,7 +196,12 @@ function Row({ item, checks, newest, cluster, onRemoved }: RowProps) {
       </th>
       <td>
         <Mark ok={state === 'ready'} word={STATES[state]} />
-        {error !== null && <small>{error}</small>}
+        {!responds && (
+          <small>
+            {state === 'absent' ? 'It was stopped, or it cannot reach the store' : error}; its machine enforces the last
+            policy.
+          </small>
+        )}
       </td>
       <td>
         {generation === null ? (

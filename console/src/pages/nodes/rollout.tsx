@@ -1,6 +1,6 @@
-import { api, bodyOf, type Schemas } from '../../api/client.js';
+import type { Schemas } from '../../api/client.js';
+import { endPendingChange } from '../../api/pending-change.js';
 import { span } from '../../format.js';
-import { node } from '../../node.js';
 import { useAction } from '../../ui/action.js';
 import { Failure, Panel, StateMark } from '../../ui/parts.js';
 import { Ago, now } from '../../ui/time.js';
@@ -20,15 +20,7 @@ export function Rollout({ pending: change }: { readonly pending: Schemas['Pendin
       </Panel>
     );
   const end = (outcome: 'confirm' | 'revert') => () =>
-    void action.run(async () => {
-      const params = { query: { generation: pending.generation } };
-      await bodyOf(
-        outcome === 'confirm'
-          ? api.POST('/api/v1/policy/pending/confirm', { params })
-          : api.POST('/api/v1/policy/pending/revert', { params }),
-      );
-      node.changed();
-    });
+    void action.run(() => endPendingChange(outcome, pending.generation));
   const left = (Date.parse(pending.ends_at) - now.value) / 1_000;
   const whole = (Date.parse(pending.ends_at) - Date.parse(pending.written_at)) / 1_000;
   return (
