@@ -76,10 +76,10 @@ test('the node filters by parameters, the page by words, and both are kept in th
 test('a click on a group of the map shows only its traffic', async () => {
   const { page } = browser;
   await browser.open('traffic?tab=map');
-  const group = page.getByRole('link', { name: 'office: show only this' });
+  const group = page.getByRole('link', { name: 'office (show only this)' });
   await group.waitFor();
   await page.locator('.map-lines path.deny').first().waitFor({ state: 'attached' });
-  await page.getByText('The same as a table').click();
+  await page.getByRole('cell', { name: 'denied', exact: true }).first().waitFor();
   await browser.expectAccessible();
   await group.click();
   await expect.poll(() => new URL(page.url()).searchParams.get('filter')).toBe('office');

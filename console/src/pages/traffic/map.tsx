@@ -1,5 +1,5 @@
 import { type Signal, useSignal } from '@preact/signals';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { full } from '../../format.js';
 import { addressOf } from '../../router.js';
 import { Empty, type Verdict, VerdictMark } from '../../ui/parts.js';
@@ -10,6 +10,10 @@ import type { Traffic } from './stream.js';
 import type { View } from './view.js';
 
 const MOST = 30;
+/** A table with at most this number of lines is open at first. */
+const SHORT = 15;
+/** The number of classes of ports that a destination shows. */
+const PORTS_SHOWN = 3;
 /** The height of a node with the space below it, and without, in pixels, as in traffic.css. */
 const STEP = 44;
 const HEIGHT = 34;
@@ -59,9 +63,9 @@ export function TrafficMap({ traffic, filter, view, isHeld }: Props) {
           isTouched.value = false;
         }}
       >
-        <Nodes title="Source groups" nodes={data.groups} tops={tops} view={view} pointed={pointed} />
+        <Nodes title="Source groups" data={data} tops={tops} view={view} pointed={pointed} />
         <Lines data={data} tops={tops} height={height} pointed={pointed.value} />
-        <Nodes title="Destinations" nodes={data.destinations} tops={tops} view={view} pointed={pointed} />
+        <Nodes title="Destinations" data={data} tops={tops} view={view} pointed={pointed} />
       </div>
       <MapTable data={data} />
     </section>
@@ -76,15 +80,15 @@ function topsOf({ groups, destinations }: MapData, height: number): ReadonlyMap<
 }
 
 type NodesProps = {
-  readonly title: string;
-  readonly nodes: readonly MapNode[];
+  readonly title: 'Source groups' | 'Destinations';
+  readonly data: MapData;
   readonly tops: ReadonlyMap<string, number>;
   readonly view: View;
   readonly pointed: Signal<string | null>;
 };
 
-function Nodes({ title, nodes, tops, view, pointed }: NodesProps) {
-  const side = title === 'Destinations' ? 'to ' : 'from ';
+function Nodes({ title, data, tops, view, pointed }: NodesProps) {
+  const [nodes, side] = title === 'Destinations' ? [data.destinations, 'to '] : [data.groups, 'from '];
   const point = (key: string | null) => () => {
     pointed.value = key;
   };
@@ -102,21 +106,40 @@ function Nodes({ title, nodes, tops, view, pointed }: NodesProps) {
             onFocusOut={point(null)}
           >
             {filter === null ? (
-              <span title={`${full(count)} times`}>{label}</span>
+              <span title={`${full(count)} times`}>
+                {label}
+                {side === 'to ' && <Ports lines={data.lines} to={key} />}
+              </span>
             ) : (
               <a
                 href={addressOf('traffic', { ...view, filter: toggled(view.filter, filter) })}
                 title={`${label}, ${full(count)} times`}
-                aria-label={isChosen ? `${label}: show the others again` : `${label}: show only this`}
                 class={isChosen ? 'is-chosen' : ''}
               >
                 {label}
+                {side === 'to ' && <Ports lines={data.lines} to={key} />}
+                <span class="visually-hidden">{isChosen ? '(show the others again)' : '(show only this)'}</span>
               </a>
             )}
           </li>
         );
       })}
     </ul>
+  );
+}
+
+/** The most frequent classes of ports of a destination. */
+function Ports({ lines, to }: { readonly lines: readonly MapLine[]; readonly to: string }) {
+  const counts = new Map<string, number>();
+  for (const { ports, count, to: other } of lines)
+    if (other === to) counts.set(ports, count + (counts.get(ports) ?? 0));
+  const sorted = [...counts].sort(([, one], [, other]) => other - one).map(([ports]) => ports);
+  const rest = sorted.length - PORTS_SHOWN;
+  return (
+    <span class="map-ports">
+      {sorted.slice(0, PORTS_SHOWN).join(', ')}
+      {rest > 0 && ` +${rest}`}
+    </span>
   );
 }
 
@@ -194,11 +217,12 @@ function Legend({ isStill }: { readonly isStill: boolean }) {
   );
 }
 
-/** The map in words, for screen readers and for everybody who reads figures. */
+/** The map as a table. It is open at first if it is short. */
 function MapTable({ data: { groups, destinations, lines, others } }: { readonly data: MapData }) {
+  const isOpen = useMemo(() => lines.length <= SHORT, []);
   const label = (nodes: readonly MapNode[], key: string) => nodes.find((node) => node.key === key)?.label ?? key;
   return (
-    <details class="map-table">
+    <details class="map-table" open={isOpen}>
       <summary>
         The same as a table: {full(lines.length)} lines{others > 0 && `, ${full(others)} destinations drawn as one`}
       </summary>
