@@ -86,6 +86,28 @@ test('the statechart of a part shows a state within 250 ms after the node has en
   await page.locator('[data-state="performanceMode.enabled.current"].active').waitFor();
 }, 30_000);
 
+test('while performance mode is off, the pages say what is dark, and enable it; changes of this time are findings afterwards', async () => {
+  const { page } = browser;
+  await request('settings/performance-mode', 'PUT', { enabled: false });
+  await browser.open('');
+  await page.getByText('Performance mode is off.').waitFor();
+  await browser.expectAccessible();
+  await page.getByRole('link', { name: 'What is dark now?' }).click();
+  await page.getByRole('heading', { name: 'Is dark now' }).waitFor();
+  await page.getByRole('link', { name: 'Traffic', exact: true }).click();
+  await page.getByText('The live view is dark').waitFor();
+  await request('policy', 'GET', undefined, 'guess');
+  await browser.open('findings?tab=refused');
+  await page.getByText('The findings cannot be read').waitFor();
+  await browser.expectAccessible();
+  await page.getByRole('button', { name: 'Switch it on' }).click();
+  await page.locator('tbody tr', { hasText: 'no valid token or session' }).waitFor();
+  await browser.open('findings?tab=changes');
+  await page.locator('tbody tr', { hasText: 'put performance mode' }).first().waitFor();
+  // Chromium reports the refused stream.
+  browser.faults.splice(0);
+}, 60_000);
+
 test('the arrow keys move between the states of a chart, and the words follow', async () => {
   const { page } = browser;
   await browser.open('statecharts?part=dataplane');

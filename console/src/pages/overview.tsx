@@ -17,12 +17,24 @@ const UNUSED_SHOWN = 8;
 export function Overview() {
   const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 10_000);
   const hits = usePolled((signal) => bodyOf(api.GET('/api/v1/policy/hits', { signal })), 10_000);
+  const mode = usePolled((signal) => bodyOf(api.GET('/api/v1/settings/performance-mode', { signal })), 10_000);
   const report = node.report.value;
   const active = policies.data.value?.items.find((each) => each.active);
   return (
     <>
       <h1>Overview</h1>
       <Failure failure={policies.failure.value ?? hits.failure.value} />
+      {mode.data.value?.enabled === false && (
+        <div class="bar pending" role="status">
+          <span>
+            <strong>Performance mode is off.</strong> The node enforces its policy, and shows neither live traffic nor
+            findings.
+          </span>
+          <a class="button" href={addressOf('settings')}>
+            What is dark now?
+          </a>
+        </div>
+      )}
       <div class="cards">
         <Card title="Policy in force" href={addressOf('policy')}>
           {active === undefined ? (

@@ -1,5 +1,4 @@
 import { createMutex } from '#store/mutex.js';
-import type { Session } from './sessions.js';
 
 /** How many ended sessions the node remembers. Beyond this, it forgets the one that ended first. */
 const MOST = 10_000;
@@ -33,7 +32,7 @@ export class EndedSessions {
   }
 
   /** Adds a session before it writes the file, so that the session has ended also if the disk fails. */
-  async add({ id, expiresAt }: Pick<Session, 'id' | 'expiresAt'>): Promise<void> {
+  async add({ id, expiresAt }: { readonly id: string; readonly expiresAt: Date }): Promise<void> {
     this.#expiresS.set(id, expiresAt.getTime() / 1000);
     const nowS = this.#now().getTime() / 1000;
     for (const [other, expiresS] of this.#expiresS) if (expiresS <= nowS) this.#expiresS.delete(other);

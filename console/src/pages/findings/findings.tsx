@@ -4,6 +4,7 @@ import '../../style/findings.css';
 import { full } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
 import { Failure } from '../../ui/parts.js';
+import { EnablePerformanceMode } from '../../ui/performance-mode.js';
 import { useStill } from '../../ui/still.js';
 import { Tabs, tabOf } from '../../ui/tabs.js';
 import { type Filter, passes, readFilter } from '../traffic/filter.js';
@@ -91,7 +92,7 @@ function List({ tab, filter, lastMs }: ListProps) {
     [page, filter],
   );
   const failure = found.failure.value;
-  if (isSwitchedOff(failure)) return <SwitchedOff />;
+  if (isSwitchedOff(failure)) return <SwitchedOff onEnabled={found.again} />;
   if (page === null) return failure === null ? <p aria-busy="true">…</p> : <Failure failure={failure} />;
   return (
     <>
@@ -120,16 +121,16 @@ function List({ tab, filter, lastMs }: ListProps) {
   );
 }
 
-function SwitchedOff() {
+function SwitchedOff({ onEnabled }: { readonly onEnabled: () => void }) {
   return (
     <div class="switched-off" role="status">
       <p>
-        <strong>The node keeps no findings, because performance mode is off.</strong> It enforces its policy as before.
-        What it denies in this time is counted in the statistics, and not listed here, also not later.
+        <strong>The findings cannot be read, because performance mode is off.</strong> The node enforces its policy as
+        before. Packets that it denies in this time are counted in the statistics, and not listed here, also not later.
       </p>
-      <a class="button" href={addressOf('settings')}>
-        Switch it on in the settings
-      </a>
+      <span class="actions">
+        <EnablePerformanceMode onEnabled={onEnabled} />
+      </span>
     </div>
   );
 }

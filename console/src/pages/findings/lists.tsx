@@ -78,12 +78,14 @@ export const Changes = ({ findings }: ListProps) => (
   />
 );
 
+/** Reasons of `auth_denied`, by their error codes. */
 const REFUSALS: Readonly<Record<string, string>> = {
-  unauthorized: 'no valid token',
-  too_many_attempts: 'too many attempts',
+  invalid_token: 'no valid token or session',
+  invalid_sign_in_code: 'no valid sign-in link',
+  too_many_failed_logins: 'too many attempts',
   forbidden: 'the right is missing',
-  foreign_host: 'a foreign Host',
-  foreign_origin: 'a foreign Origin',
+  host_refused: 'a foreign Host',
+  origin_refused: 'a foreign Origin',
 };
 
 /** Requests that the API refused because of who sent them. */

@@ -80,11 +80,15 @@ function ThisNode() {
 }
 
 const DARK = [
-  'the page Traffic: the wiretap has no live messages, and open streams end',
-  'the page Findings: the list cannot be read, and what happens meanwhile is not in it later',
-  'exports of findings, logs of denied flows and events of the kernel',
+  'the page Traffic and every reader of the wiretap: streams end, and their messages are lost',
+  'the page Findings: the list cannot be read',
+  'denied packets: they become no finding, also not later, and so no file or webhook gets them',
 ];
-const LIT = ['verdicts: the policy is enforced as before', 'flows, counters, hits of rules, metrics and Why?'];
+const LIT = [
+  'verdicts: the policy is enforced as before',
+  'open flows, counters, hits of rules, metrics, the log and Why?',
+  'findings of denied lookups, inspected connections, refused requests and changes: they are recorded and exported, and can be read afterwards',
+];
 
 function Performance() {
   const mode = usePolled((signal) => bodyOf(api.GET('/api/v1/settings/performance-mode', { signal })), 10_000);

@@ -2,6 +2,7 @@ import type { Signal } from '@preact/signals';
 import { full, short } from '../../format.js';
 import { addressOf } from '../../router.js';
 import { Failure } from '../../ui/parts.js';
+import { EnablePerformanceMode } from '../../ui/performance-mode.js';
 import { StreamMark } from '../../ui/stream-mark.js';
 import { Ago } from '../../ui/time.js';
 import type { Traffic } from './stream.js';
@@ -25,7 +26,7 @@ export function StreamState({ traffic, isHeld }: { readonly traffic: Traffic; re
   const { rows, painted, stream } = traffic;
   void painted.value;
   const state = stream.state.value;
-  if (state === 'switched_off') return <SwitchedOff />;
+  if (state === 'switched_off') return <SwitchedOff onEnabled={stream.again} />;
   if (state === 'refused') return <Failure failure={stream.refusal.value} />;
   const lost = [...rows.lost].reduce((sum, [, count]) => sum + count, 0);
   return (
@@ -67,17 +68,15 @@ export function StreamState({ traffic, isHeld }: { readonly traffic: Traffic; re
   );
 }
 
-function SwitchedOff() {
+function SwitchedOff({ onEnabled }: { readonly onEnabled: () => void }) {
   return (
     <div class="switched-off" role="status">
       <p>
         <strong>The live view is dark, because performance mode is off.</strong> The node enforces its policy as before.
-        It keeps no findings, and shows no live messages; those of this time are lost. The open flows are still shown.
+        Live messages of this time are lost, and denied packets become no finding. The open flows are still shown.
       </p>
       <span class="actions">
-        <a class="button" href={addressOf('settings')}>
-          Switch it on in the settings
-        </a>
+        <EnablePerformanceMode onEnabled={onEnabled} />
         <a class="button" href={addressOf('traffic', { tab: 'flows' })}>
           Show the open flows
         </a>
