@@ -1,9 +1,11 @@
+import { useSignal } from '@preact/signals';
 import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { full } from '../../format.js';
 import { Empty, Failure, Panel, StateMark } from '../../ui/parts.js';
 import { Ago, Lasting } from '../../ui/time.js';
 import { NamedConfirm, ReadOnlyNote } from '../../ui/write.js';
+import { Connect } from './connect.js';
 import { Members } from './members.js';
 
 type Integration = Schemas['IntegrationList']['items'][number];
@@ -20,20 +22,20 @@ export function Integrations() {
         A source group can select pods and nodes of Kubernetes by their labels. Weir follows their addresses.
       </p>
       <Failure failure={integrations.failure.value} />
-      {items?.length === 0 ? (
-        <None />
-      ) : (
-        items !== undefined && (
-          <>
-            <ReadOnlyNote />
-            <div class="stack">
-              {items.map((each) => (
-                <One key={each.name} integration={each} onRemoved={integrations.again} />
-              ))}
-              <Members />
-            </div>
-          </>
-        )
+      {items !== undefined && (
+        <>
+          <ReadOnlyNote />
+          <div class="stack">
+            {items.length === 0 && <None />}
+            {items.map((each) => (
+              <One key={each.name} integration={each} onChanged={integrations.again} />
+            ))}
+            {items.length > 0 && <Members />}
+            <Panel title="Add an integration">
+              <Connect replaced={null} onStored={integrations.again} />
+            </Panel>
+          </div>
+        </>
       )}
     </>
   );
@@ -42,7 +44,10 @@ export function Integrations() {
 function None() {
   return (
     <Panel title="No integration yet">
-      <p>To follow a Kubernetes cluster from this gateway, run this with the kubeconfig of an administrator:</p>
+      <p>
+        To follow a Kubernetes cluster from this gateway, run this with the kubeconfig of an administrator, or give a
+        token below:
+      </p>
       <pre class="code wrap">weir integration add prod --kubeconfig ~/.kube/config --create-account</pre>
       <p>
         It makes a service account that may read pods, nodes and namespaces, and gives its token to the node. Then a
@@ -72,8 +77,9 @@ const STATES: Readonly<Record<Status['state'], readonly [ok: boolean, words: str
   failed: [false, 'failed'],
 };
 
-function One({ integration, onRemoved }: { readonly integration: Integration; readonly onRemoved: () => void }) {
+function One({ integration, onChanged }: { readonly integration: Integration; readonly onChanged: () => void }) {
   const { name } = integration;
+  const isReplacing = useSignal(false);
   const status = usePolled(
     (signal) => bodyOf(api.GET('/api/v1/integrations/{name}/status', { params: { path: { name } }, signal })),
     3_000,
@@ -93,22 +99,41 @@ function One({ integration, onRemoved }: { readonly integration: Integration; re
       }
       actions={
         !integration.in_cluster && (
-          <NamedConfirm
-            label="Delete"
-            name={name}
-            onConfirm={async () => {
-              await bodyOf(api.DELETE('/api/v1/integrations/{name}', { params: { path: { name } } }));
-              onRemoved();
-            }}
-          >
-            <p>
-              The node forgets the integration and its token. It refuses if a selector of the active policy names it. To
-              replace the token instead, run <code>weir integration add {name} --replace</code>.
-            </p>
-          </NamedConfirm>
+          <>
+            <button
+              type="button"
+              aria-expanded={isReplacing.value}
+              onClick={() => {
+                isReplacing.value = !isReplacing.value;
+              }}
+            >
+              Replace…
+            </button>
+            <NamedConfirm
+              label="Delete"
+              name={name}
+              onConfirm={async () => {
+                await bodyOf(api.DELETE('/api/v1/integrations/{name}', { params: { path: { name } } }));
+                onChanged();
+              }}
+            >
+              <p>
+                The node forgets the integration and its token. It refuses if a selector of the active policy names it.
+              </p>
+            </NamedConfirm>
+          </>
         )
       }
     >
+      {!integration.in_cluster && isReplacing.value && (
+        <Connect
+          replaced={integration}
+          onStored={() => {
+            status.again();
+            onChanged();
+          }}
+        />
+      )}
       <Failure failure={status.failure.value} />
       {shown !== null && (
         <>
@@ -135,8 +160,8 @@ function One({ integration, onRemoved }: { readonly integration: Integration; re
             </p>
           ))}
           <p class="muted">
-            Knows {full(shown.objects.pods)} pods, {full(shown.objects.nodes)} nodes and{' '}
-            {full(shown.objects.namespaces)} namespaces.
+            Knows {counted(shown.objects.pods, 'pod')}, {counted(shown.objects.nodes, 'node')} and{' '}
+            {counted(shown.objects.namespaces, 'namespace')}.
           </p>
           <Selectors selectors={shown.selectors} />
         </>
@@ -144,6 +169,8 @@ function One({ integration, onRemoved }: { readonly integration: Integration; re
     </Panel>
   );
 }
+
+const counted = (count: number, noun: string): string => `${full(count)} ${noun}${count === 1 ? '' : 's'}`;
 
 const SHOWN = 200;
 
@@ -186,8 +213,8 @@ function Selectors({ selectors }: Pick<Status, 'selectors'>) {
 
 /** A selector in one line: "pods namespace=shop app=web". */
 function selectorText({ pod_selector: pods, node_selector: nodes }: Status['selectors'][number]['selector']): string {
-  const words = (kind: string, fields: object) => {
-    const { match_labels: labels = {}, ...rest } = fields as { match_labels?: Readonly<Record<string, string>> };
+  type Fields = { readonly match_labels?: Readonly<Record<string, string>> };
+  const words = (kind: string, { match_labels: labels = {}, ...rest }: Fields) => {
     const others = Object.entries(rest).map(
       ([name, value]) => `${name}=${typeof value === 'string' ? value : JSON.stringify(value)}`,
     );

@@ -8,11 +8,6 @@ import { Empty, Failure, Panel } from '../../ui/parts.js';
 const PAGE = 1_000;
 const ROWS_SHOWN = 200;
 
-type GroupOfPolicy = {
-  readonly id: string;
-  readonly sources?: { readonly kubernetes?: readonly unknown[] | undefined } | undefined;
-};
-
 /** Who is in a source group at present: the pods and nodes that its selectors select. */
 export function Members() {
   const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 15_000);
@@ -20,10 +15,9 @@ export function Members() {
   const groups = usePolled(
     async (signal) => {
       if (policy === undefined) return [];
-      const whole = (await bodyOf(
-        api.GET('/api/v1/policies/{id}', { params: { path: { id: policy.id } }, signal }),
-      )) as unknown as { readonly policy?: { readonly source_groups?: readonly GroupOfPolicy[] } };
-      return (whole.policy?.source_groups ?? []).filter(({ sources }) => (sources?.kubernetes?.length ?? 0) > 0);
+      const params = { path: { id: policy.id } };
+      const stored = await bodyOf(api.GET('/api/v1/policies/{id}', { params, signal }));
+      return (stored.policy.source_groups ?? []).filter(({ sources }) => (sources.kubernetes ?? []).length > 0);
     },
     null,
     `${policy?.id} ${policy?.revision}`,

@@ -19,8 +19,8 @@ export function Reload() {
   const action = useAction();
   const reload = (isTrial: boolean) =>
     action.run(async () => {
-      const query = isTrial ? { dry_run: 'true' as const } : {};
-      const report = await bodyOf(api.POST('/api/v1/config/reload', { params: { query: query as never } }));
+      const query = isTrial ? { dry_run: true } : {};
+      const report = await bodyOf(api.POST('/api/v1/config/reload', { params: { query } }));
       trial.value = isTrial ? report : null;
       status.again();
     });
