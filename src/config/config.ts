@@ -32,6 +32,8 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
+  /** For how many milliseconds seen flows are recorded, and how many; 0 ms to record none. */
+  readonly flowHistory: { readonly retentionMs: number; readonly maxFlows: number };
   /** How long wiretap messages are kept, in milliseconds, so that a new reader can start with them. */
   readonly wiretap: { readonly replayMs: number };
   readonly metrics: MetricsConfig;
@@ -148,7 +150,8 @@ type ClusterConfig = {
 };
 
 export function configOf(parsed: ParsedConfig): Config {
-  const { node, log, api, dataplane, policy, dns, wiretap, metrics, service_plane, kubernetes, cluster } = parsed;
+  const { node, log, api, dataplane, policy, dns, flow_history, wiretap, metrics, service_plane, kubernetes, cluster } =
+    parsed;
   return frozen({
     node: { id: node.id, dataDir: node.data_dir },
     log,
@@ -207,6 +210,7 @@ export function configOf(parsed: ParsedConfig): Config {
             canaryNames: dns.canary_names,
           },
     findings: findingsOf(parsed.findings),
+    flowHistory: { retentionMs: flow_history.retention, maxFlows: flow_history.max_flows },
     wiretap: { replayMs: wiretap.replay },
     metrics: { sourceGroups: metrics.source_groups, listen: metrics.listen, tls: metrics.tls },
     servicePlane:

@@ -71,6 +71,8 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'findings.webhook.url': false,
   'findings.webhook.secret_file': true,
   'findings.webhook.timeout': true,
+  'flow_history.retention': true,
+  'flow_history.max_flows': true,
   'wiretap.replay': true,
   'metrics.source_groups': true,
   'metrics.listen': true,

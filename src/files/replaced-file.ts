@@ -9,6 +9,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
 const { O_RDONLY, O_DIRECTORY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
@@ -31,6 +32,33 @@ export function replaceDurably(path: string, text: string, { mode, uid, gid }: O
   });
   renameSync(draft, path);
   synced(dirname(path), O_RDONLY | O_DIRECTORY);
+}
+
+/**
+ * Does the same as `replaceDurably`, but does not block the thread while the disk stores the file. The parts
+ * must not change until then. The caller must not replace the same file twice at a time.
+ */
+export async function replaceDurablyLater(
+  path: string,
+  parts: readonly NodeJS.ArrayBufferView[],
+  mode: number,
+): Promise<void> {
+  const draft = `${path}.new`;
+  await rm(draft, { force: true });
+  const file = await open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+  try {
+    for (const part of parts) await file.appendFile(new Uint8Array(part.buffer, part.byteOffset, part.byteLength));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  await rename(draft, path);
+  const folder = await open(dirname(path), O_RDONLY | O_DIRECTORY);
+  try {
+    await folder.sync();
+  } finally {
+    await folder.close();
+  }
 }
 
 function synced(path: string, flags: number, use: (fd: number) => void = () => {}): void {

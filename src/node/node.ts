@@ -327,6 +327,11 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
   const connect = async (): Promise<void> => {
     const system = systemOf();
     system.onEventSource((source) => observer.readEvents(source));
+    // If the setting cannot be read, the default applies, and events are sent.
+    void system.performanceMode.read().then(
+      ({ enabled }) => observer.setRecording(enabled),
+      () => {},
+    );
     // Send the observer the names whose addresses were granted before the observer started. Without a DNS
     // proxy, `names` returns a refusal.
     const names = await system.lookups.names();
@@ -340,6 +345,7 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
       nodeId: config.node.id,
       findings: config.findings,
       replayMs: config.wiretap.replayMs,
+      flowHistory: config.flowHistory,
     },
     {
       wanted: ({ flows, lookups, connections }) => {
@@ -363,8 +369,8 @@ function createObserver(config: Config, log: Logger, systemOf: () => System): Ob
 }
 
 /**
- * Passes the DNS lookups and inspected connections of the system to the observer. Disconnects wiretap
- * readers when performance mode is disabled.
+ * Passes the DNS lookups, the inspected connections and the performance mode of the system to the observer.
+ * Disconnects wiretap readers when performance mode is disabled.
  */
 function observe(system: System, observer: Observer): void {
   system.lookups.seen.subscribe((seen) => observer.see(seen));
@@ -374,8 +380,8 @@ function observe(system: System, observer: Observer): void {
   });
   system.inspecting.seen.subscribe((seen) => observer.seeConnections(seen));
   system.bus.messages.subscribe((message) => {
-    if (message.type === 'performance_mode.changed' && !message.mode.enabled) {
-      observer.endReaders('performance_mode_disabled');
-    }
+    if (message.type !== 'performance_mode.changed') return;
+    observer.setRecording(message.mode.enabled);
+    if (!message.mode.enabled) observer.endReaders('performance_mode_disabled');
   });
 }

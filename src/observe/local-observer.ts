@@ -16,6 +16,7 @@ import { AddressOwners } from '#observe/names/address-owners.js';
 import { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import type { FindingDelta } from './findings/finding.js';
 import { gap } from './findings/gap.js';
+import type { FlowHistory } from './flow-history/flow-history.js';
 import type { Wanted } from './observer-messages.js';
 import { type HubOutput, WiretapHub } from './wiretap/hub.js';
 
@@ -62,6 +63,7 @@ export class LocalObserver {
   readonly #deniedConnections = new DeniedConnections(this.#ruleNameResolver, this.#owners);
   readonly #keeper: FindingKeeper;
   readonly #output: ObserverOutput;
+  readonly #flowHistory: FlowHistory | null;
   readonly #startedMs = Date.now();
   #eventConsumer: EventConsumer | undefined;
   /**
@@ -78,9 +80,11 @@ export class LocalObserver {
   #lost = { kernel: 0, sourceShare: 0, servicePlane: 0, gaps: 0 };
   readonly #events: Record<string, number> = countsOfEvents();
 
-  constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number) {
+  /** `flowHistory`: records the flows; null if none are recorded. */
+  constructor(keeper: FindingKeeper, output: ObserverOutput, replayMs: number, flowHistory: FlowHistory | null = null) {
     this.#keeper = keeper;
     this.#output = output;
+    this.#flowHistory = flowHistory;
     const known = {
       ruleNameResolver: this.#ruleNameResolver,
       names: this.#names,
@@ -131,8 +135,8 @@ export class LocalObserver {
    * this method after each change of the wiretap readers.
    */
   reportWanted(): void {
-    const { wantsFlows: flows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
-    const wanted = { flows, lookups, connections };
+    const { wantsFlows, wantsLookups: lookups, wantsConnections: connections } = this.hub;
+    const wanted = { flows: wantsFlows || this.#flowHistory !== null, lookups, connections };
     if (isDeepStrictEqual(wanted, this.#wanted)) return;
     this.#wanted = wanted;
     this.#output.wanted(wanted);
@@ -162,6 +166,11 @@ export class LocalObserver {
       lostServicePlane: this.#lost.servicePlane,
       events: { ...this.#events },
       findings: { merged, entries: this.#keeper.count, overflowed, gaps: this.#lost.gaps },
+      flowHistory: {
+        flows: this.#flowHistory?.count ?? 0,
+        folded: this.#flowHistory?.folded ?? 0,
+        notRecorded: this.#flowHistory?.unrecorded ?? 0,
+      },
     };
   }
 
@@ -179,6 +188,7 @@ export class LocalObserver {
     this.#lost.kernel += batch.lost;
     this.#lost.sourceShare += batch.suppressed;
     this.#denied.add(batch, now);
+    this.#flowHistory?.add(batch, this.#names, now);
     this.hub.events(batch, now);
   }
 
@@ -189,6 +199,7 @@ export class LocalObserver {
   async #merge(): Promise<void> {
     clearTimeout(this.#timer);
     const started = performance.now();
+    this.#flowHistory?.tick(Date.now());
     this.#eventConsumer?.learn();
     const isNameless =
       this.#surroundings.ruleNameHistory.inForce === undefined && Date.now() - this.#startedMs < NAMELESS_MS;

@@ -1,3 +1,4 @@
+import type { SeenFlows } from '#contracts/analysis/seen-flows.js';
 import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
@@ -12,11 +13,14 @@ import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 export type ObserverRequests = {
   findings(query: FindingQuery): FindingPage;
   stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
+  /** Returns the recorded flows; null if none are recorded. The buffers are shared, not copied. */
+  seenFlows(): SeenFlows | null;
   close(): void;
 };
 
 /**
- * The optional events that the observer needs for wiretap readers or for the replay buffer. The node does not
+ * The optional events that the observer needs for wiretap readers, for the replay buffer or for the flow
+ * history. The node does not
  * produce optional events that the observer does not need. `lookups` and `connections` mean allowed ones; the
  * node always produces the events of denied ones.
  */
@@ -28,6 +32,8 @@ export type ToObserver =
   | { readonly kind: 'see_connections'; readonly seen: SeenConnections }
   | { readonly kind: 'see_owners'; readonly changes: OwnerChanges }
   | { readonly kind: 'record'; readonly delta: FindingDelta }
+  /** Whether the datapath sends events (D34). */
+  | { readonly kind: 'recording'; readonly isRecording: boolean }
   | {
       readonly kind: 'open';
       readonly reader: number;

@@ -1,4 +1,5 @@
 import type { Transferable } from 'node:worker_threads';
+import type { SeenFlows } from '#contracts/analysis/seen-flows.js';
 import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { OwnerChanges } from '#contracts/kubernetes/address-owner.js';
@@ -65,6 +66,7 @@ export class Observer {
    * Messages of `see` and `seeConnections` before the first call of `begin`, which sends them to the thread.
    */
   #early: ToObserver[] | null = [];
+  #isRecording = true;
   #isClosed = false;
 
   constructor(options: ObserverOptions, events: ObserverEvents) {
@@ -86,6 +88,7 @@ export class Observer {
       this.#thread = this.#start();
       // Send the owners of addresses before any event, so that the messages about events contain their names.
       this.seeOwners(this.#events.owners());
+      this.#send({ kind: 'recording', isRecording: this.#isRecording });
       for (const delta of this.#undelivered.drain()) this.#send({ kind: 'record', delta });
       for (const message of this.#early ?? []) this.#send(message);
       this.#early = null;
@@ -123,6 +126,17 @@ export class Observer {
   record(delta: FindingDelta): void {
     if (this.#thread === null) this.#undelivered.add(delta);
     else this.#send({ kind: 'record', delta });
+  }
+
+  /** Tells whether the datapath sends events from now on (D34). A later thread is told too. */
+  setRecording(isRecording: boolean): void {
+    this.#isRecording = isRecording;
+    this.#send({ kind: 'recording', isRecording });
+  }
+
+  /** Returns the recorded flows; null if none are recorded. Rejects if the thread does not run. */
+  async seenFlows(): Promise<SeenFlows | null> {
+    return this.#running().request('seenFlows', []);
   }
 
   async findings(query: FindingQuery): Promise<FindingPage> {

@@ -3,6 +3,8 @@ import { workerData } from 'node:worker_threads';
 import { openFindings } from '#observe/findings/store/findings-folder.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
+import type { FlowHistoryOptions } from './flow-history/flow-history.js';
+import { openFlowHistory } from './flow-history/flow-history-file.js';
 import { LocalObserver } from './local-observer.js';
 import type { FromObserver, ObserverRequests, ToObserver } from './observer-messages.js';
 
@@ -16,12 +18,19 @@ export type ObserverOptions = {
    * receive them. With 0, the observer keeps no events.
    */
   readonly replayMs: number;
+  /** The recorded flows are stored in the file `flow-history` of the data folder. */
+  readonly flowHistory: FlowHistoryOptions;
 };
 
 const parent = new WorkerServer<ObserverRequests, ToObserver, FromObserver>('the observer');
 const options = workerData as ObserverOptions;
 
 const { nodeId, dataDir, findings, replayMs } = options;
+const relief = (code: string, message: string): void => parent.send({ kind: 'relief', code, message });
+const flowHistory = openFlowHistory(join(dataDir, 'flow-history'), options.flowHistory, {
+  trouble: (code, message) => parent.send({ kind: 'trouble', code, message }),
+  relief,
+});
 const store = openFindings(
   join(dataDir, 'findings'),
   { retentionMs: findings.retentionMs, maxEntries: findings.maxEntries, sinks: sinkNames(findings) },
@@ -29,7 +38,7 @@ const store = openFindings(
 );
 const sinks = createSinks(store.outbox, findings, nodeId, ({ name, failure }) => {
   if (failure !== null) parent.send({ kind: 'trouble', code: 'findings_not_delivered', message: failure });
-  else parent.send({ kind: 'relief', code: 'findings_delivered', message: `findings reach the ${name} again` });
+  else relief('findings_delivered', `findings reach the ${name} again`);
 });
 const observer = new LocalObserver(
   store,
@@ -39,17 +48,20 @@ const observer = new LocalObserver(
     subscribed: (reader, channel) => parent.send({ kind: 'subscribed', reader, channel }),
     wanted: (wanted) => parent.send({ kind: 'wanted', wanted }),
     trouble,
-    relief: (code, message) => parent.send({ kind: 'relief', code, message }),
+    relief,
   },
   replayMs,
+  flowHistory?.history,
 );
 
 parent.serve(
   {
     findings: (query) => store.query(query),
     stats: () => ({ ...observer.counts(), sinks: sinks.states.map(({ failure: _, ...counts }) => counts) }),
+    seenFlows: () => flowHistory?.history.read(Date.now()) ?? null,
     close: async () => {
       await observer.close();
+      await flowHistory?.close();
       await sinks.close();
       await store.close();
     },
@@ -60,6 +72,7 @@ parent.serve(
     see_connections: (message) => observer.seeConnections(message.seen),
     see_owners: (message) => observer.seeOwners(message.changes),
     record: (message) => observer.record(message.delta),
+    recording: (message) => flowHistory?.history.setRecording(message.isRecording, Date.now()),
     open: (message) => {
       observer.hub.open(message.reader, message.filter, message.sinceMs, message.foldMs);
       observer.reportWanted();

@@ -45,6 +45,7 @@ const defaults = {
   },
   dns: null,
   findings: { retentionMs: 2_592_000_000, maxEntries: 100_000, file: null, webhook: null },
+  flowHistory: { retentionMs: 604_800_000, maxFlows: 262_144 },
   wiretap: { replayMs: 30_000 },
   metrics: { sourceGroups: 0, listen: null, tls: null },
   servicePlane: null,
@@ -133,6 +134,7 @@ findings:
   max_entries: 5000
   file: { path: /var/log/weir/findings.jsonl, max_size: 2, keep: 3 }
   webhook: { url: "https://siem.example/in?key=1", secret_file: ${pem}, timeout: 2s }
+flow_history: { retention: 1d, max_flows: 50000 }
 wiretap: { replay: 1m }
 metrics: { source_groups: 50, listen: "[::1]:19649" }
 service_plane: { listen: 127.0.0.1:15001, upstream_ca: ${pem}, denied_http: 403 }
@@ -213,6 +215,7 @@ cluster:
         file: { path: '/var/log/weir/findings.jsonl', maxBytes: 2_097_152, keep: 3 },
         webhook: { url: 'https://siem.example/in?key=1', secretFile: pem, timeoutMs: 2_000 },
       },
+      flowHistory: { retentionMs: 86_400_000, maxFlows: 50_000 },
       wiretap: { replayMs: 60_000 },
       metrics: { sourceGroups: 50, listen: { host: '::1', port: 19649 }, tls: null },
       servicePlane: {

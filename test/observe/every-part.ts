@@ -67,6 +67,7 @@ export const EVERY_PART: NodeStats = {
     lostServicePlane: 6,
     events: { denied: 60, flow_opened: 40 },
     findings: { merged: 61, entries: 7, gaps: 1, overflowed: 2 },
+    flowHistory: { flows: 80, folded: 81, notRecorded: 82 },
     sinks: [{ name: 'syslog', delivered: 50, failed: 6, dropped: 7, waiting: 8 }],
   },
   kubernetes: {

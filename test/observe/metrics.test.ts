@@ -13,7 +13,7 @@ const samples = async (prefix: string, metrics = metricsOfEveryPart()) => {
 const metricsOfNoPart = () => createMetrics({ version: '0.1.0', stats: async () => STATS, readiness: () => READY });
 
 describe('the Prometheus metrics', () => {
-  it('the metrics of wiretap and findings equal the counters of the observer', async () => {
+  it('the metrics of wiretap, findings and seen flows equal the counters of the observer', async () => {
     expect(await samples('weir_wiretap_')).toEqual([
       'weir_wiretap_readers 2',
       'weir_wiretap_messages_total 100',
@@ -31,6 +31,11 @@ describe('the Prometheus metrics', () => {
       'weir_findings_sink_failed_total{sink="syslog"} 6',
       'weir_findings_sink_dropped_total{sink="syslog"} 7',
       'weir_findings_sink_waiting{sink="syslog"} 8',
+    ]);
+    expect(await samples('weir_flow_history_')).toEqual([
+      'weir_flow_history_flows 80',
+      'weir_flow_history_folded 81',
+      'weir_flow_history_not_recorded_total 82',
     ]);
     expect(await samples('weir_events_total')).toEqual([
       'weir_events_total{type="denied"} 60',

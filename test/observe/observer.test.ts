@@ -36,6 +36,7 @@ test('`Observer` gives each new thread all Kubernetes owners of addresses before
       dataDir,
       nodeId: 'node-a',
       findings: { retentionMs: 3_600_000, maxEntries: 100, file: null, webhook: null },
+      flowHistory: { retentionMs: 0, maxFlows: 1_000 },
       replayMs: 0,
     },
     {

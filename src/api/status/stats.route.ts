@@ -70,10 +70,13 @@ const StatsSchema = z
         messages: count,
         lost: z.object({ reader: count, kernel: count, source_share: count, service_plane: count }),
         findings: z.object({ merged: count, entries: count, gaps: count, overflowed: count }),
+        flow_history: z
+          .object({ flows: count, folded: count, not_recorded: count })
+          .describe('The record of seen flows (`flow_history` in the configuration).'),
         sinks: z.array(z.object({ name: z.string(), delivered: count, failed: count, dropped: count, waiting: count })),
       })
       .nullable()
-      .describe('Wiretap and findings; null while no observer runs.'),
+      .describe('Wiretap, findings and seen flows; null while no observer runs.'),
     tls: z
       .object({
         ...byVerdict.shape,
@@ -202,6 +205,11 @@ function statsAnswer(
               service_plane: observer.lostServicePlane,
             },
             findings: { ...observer.findings },
+            flow_history: {
+              flows: observer.flowHistory.flows,
+              folded: observer.flowHistory.folded,
+              not_recorded: observer.flowHistory.notRecorded,
+            },
             sinks: observer.sinks.map((sink) => ({ ...sink })),
           },
     tls: {

@@ -70,6 +70,8 @@ export const RELOADED_BY = {
   'findings.webhook.url': 'restart',
   'findings.webhook.secret_file': 'restart',
   'findings.webhook.timeout': 'restart',
+  'flow_history.retention': 'restart',
+  'flow_history.max_flows': 'restart',
   'wiretap.replay': 'restart',
   'metrics.source_groups': 'restart',
   'metrics.listen': 'restart',

@@ -439,6 +439,25 @@ const findings = z
     description: 'The record of denies, refused logins and changes of the configuration: see `docs/findings.md`.',
   });
 
+const flowHistory = z
+  .strictObject({
+    retention: duration(
+      '0s',
+      '30d',
+      'For how long the node remembers which flows it has seen, after it last saw them. The diff of a policy change tells which of them the change affects. `0s`: no flows are recorded, and those of before are forgotten.',
+    ).prefault('7d'),
+    max_flows: whole(
+      1_000,
+      1_000_000,
+      'Maximum number of flows. Above it, the flows that were last seen longest ago are forgotten. One source has at most a sixteenth of them. A flow takes 35 to 45 bytes of memory.',
+    ).prefault(262_144),
+  })
+  .prefault({})
+  .meta({
+    description:
+      'The record of flows that were seen, by source, destination, protocol and destination port: see `docs/analysis.md`.',
+  });
+
 const wiretap = z
   .strictObject({
     replay: duration(
@@ -482,6 +501,7 @@ export const configSchema = z.strictObject({
   policy,
   dns,
   findings,
+  flow_history: flowHistory,
   wiretap,
   metrics,
   service_plane: servicePlane,

@@ -2,8 +2,8 @@ import type { Families } from './families.js';
 import type { ObserverStats } from './stats.js';
 
 /**
- * Creates the metrics of the wiretap and of findings. While the observer does not run, the metrics without
- * labels are 0 and the metrics with labels have no samples.
+ * Creates the metrics of the wiretap, of findings and of the flow history. While the observer does not run,
+ * the metrics without labels are 0 and the metrics with labels have no samples.
  */
 export function observerMetrics({ gauge, counter }: Families) {
   const readers = gauge('weir_wiretap_readers', 'Current wiretap clients.');
@@ -21,6 +21,15 @@ export function observerMetrics({ gauge, counter }: Families) {
     'weir_findings_overflowed_total',
     'Observations that were counted in a coarser finding, or in none, because a limit was reached.',
   );
+  const seenFlows = gauge('weir_flow_history_flows', 'Seen flows that are recorded (`flow_history`).');
+  const foldedFlows = gauge(
+    'weir_flow_history_folded',
+    'Recorded flows that stand for all flows of one source and protocol to a network, because the source has used its share.',
+  );
+  const notRecorded = counter(
+    'weir_flow_history_not_recorded_total',
+    'Events that were not recorded, because their source has used its share for folded flows too.',
+  );
   const delivered = counter('weir_findings_sink_delivered_total', 'Findings delivered to a sink, by its name.', 'sink');
   const failed = counter('weir_findings_sink_failed_total', 'Failed deliveries to a sink, by its name.', 'sink');
   const dropped = counter(
@@ -30,7 +39,8 @@ export function observerMetrics({ gauge, counter }: Families) {
   );
   const waiting = gauge('weir_findings_sink_waiting', 'Findings that wait for a sink, by its name.', 'sink');
   const ofSinks = [delivered, failed, dropped, waiting];
-  const all = [readers, messages, lost, observed, merged, entries, gaps, overflowed, ...ofSinks];
+  const ofFlows = [seenFlows, foldedFlows, notRecorded];
+  const all = [readers, messages, lost, observed, merged, entries, gaps, overflowed, ...ofFlows, ...ofSinks];
 
   return {
     stats(stats: ObserverStats | null) {
@@ -47,6 +57,9 @@ export function observerMetrics({ gauge, counter }: Families) {
       entries.set(stats.findings.entries);
       gaps.inc(stats.findings.gaps);
       overflowed.inc(stats.findings.overflowed);
+      seenFlows.set(stats.flowHistory.flows);
+      foldedFlows.set(stats.flowHistory.folded);
+      notRecorded.inc(stats.flowHistory.notRecorded);
       for (const { name: sink, ...counts } of stats.sinks) {
         delivered.inc({ sink }, counts.delivered);
         failed.inc({ sink }, counts.failed);

@@ -32,6 +32,14 @@ export type ObserverStats = {
     readonly gaps: number;
     readonly overflowed: number;
   };
+  /** The recorded flows (`flow_history`); 0 if none are recorded. */
+  readonly flowHistory: {
+    readonly flows: number;
+    /** How many of them stand for several flows of one source. */
+    readonly folded: number;
+    /** Number of events that were not recorded, because their source had used its share. */
+    readonly notRecorded: number;
+  };
   /** Counters of the deliveries of findings to each sink. `name` is `file` or `webhook`. */
   readonly sinks: readonly {
     readonly name: string;
