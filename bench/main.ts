@@ -11,6 +11,7 @@ import { grantsBench } from './dns/grants.js';
 import { dnsRaceBench } from './dns/race.js';
 import { dnsBench } from './dns.js';
 import { eventsBench } from './events.js';
+import { flowHistoryBench } from './flow-history.js';
 import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
 import { natBench } from './forward/nat.js';
@@ -48,6 +49,7 @@ const benches = [
   survivalBench,
   eventsBench,
   observeBench,
+  flowHistoryBench,
   inspectionBench,
   inspectionThreadsBench,
   inspectionMemoryBench,

@@ -2,6 +2,7 @@ import type { AnyMachineSnapshot } from 'xstate';
 import type { Bus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
 import type { Cluster } from '#cluster/cluster.js';
+import type { SeenFlows } from '#contracts/analysis/seen-flows.js';
 import type { Adoption, Datapath, DatapathStats } from '#contracts/datapath/datapath.js';
 import type { EventSource } from '#contracts/datapath/event-source.js';
 import type { KubernetesSource } from '#contracts/kubernetes/kubernetes-source.js';
@@ -80,6 +81,8 @@ export type SystemPorts = {
    * `policy.file` and its changes. Null or omitted: the node does not have the part.
    */
   readonly observer?: SupervisedPart | null;
+  /** Returns the flows that this node has seen; null if it records none. */
+  readonly seenFlows?: () => Promise<SeenFlows | null>;
   readonly policyFile?: SupervisedPart | null;
   readonly nodeId?: string;
   /** The configuration file, for reloads. Null or omitted: the node cannot reload. */

@@ -356,6 +356,7 @@ export function createSystem(ports: SystemPorts): System {
     policies: store.policies,
     lane: explainLane(analysing, ANALYSIS_BUDGET_MS),
     surroundings,
+    seen: ports.seenFlows === undefined ? null : { node: ports.nodeId ?? '', flows: ports.seenFlows },
   };
   const policies = policyOperations({
     policies: store.policies,

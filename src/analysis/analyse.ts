@@ -24,7 +24,7 @@ export function analyse(policies: readonly Policy[], question: AnalysisQuestion)
   const options = { space: IPV4, limit: question.limit, steps: STEPS };
   switch (question.kind) {
     case 'diff':
-      return { kind: 'diff', diff: policyDiff(first, second, options) };
+      return { kind: 'diff', diff: policyDiff(first, second, { ...options, seen: question.seen }) };
     case 'assertions': {
       const { former = {}, mayLackGroups = false } = question;
       const results = checkAssertions(first, question.document, testedAssertionsSchema, {

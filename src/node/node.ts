@@ -185,6 +185,7 @@ export async function runNode(
         trouble: (message, failure) => log.error({ err: failure }, message),
       },
       observer: { begin: () => settled.then(() => observer.begin()), watch: (listener) => observer.watch(listener) },
+      seenFlows: () => observer.seenFlows(),
       policyFile: policyFiles,
       reload,
       createThread,

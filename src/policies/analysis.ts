@@ -1,4 +1,6 @@
-import type { AnalysisAnswer, AnalysisQuestion } from '#contracts/analysis/analysis.js';
+import { setTimeout as pause } from 'node:timers/promises';
+import type { AnalysisAnswer, AnalysisQuestion, SeenByNode } from '#contracts/analysis/analysis.js';
+import type { SeenFlows } from '#contracts/analysis/seen-flows.js';
 import { withJoinedSignal } from '#contracts/joined-signal.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import type { StoredPolicy } from '#contracts/policy/policy-record.js';
@@ -25,6 +27,8 @@ export type AnalysisPorts = {
   readonly policies: PolicyStore;
   readonly lane: ExplainLane;
   readonly surroundings: PolicySurroundings;
+  /** Returns the flows that this node has seen; null if it records none. */
+  readonly seen: { readonly node: string; flows(): Promise<SeenFlows | null> } | null;
 };
 
 /**
@@ -35,12 +39,15 @@ export const ANALYSIS_BUDGET_MS = 30_000;
 /** The thread for analyses ends after this many milliseconds without an analysis. */
 export const ANALYSIS_IDLE_MS = 60_000;
 
+/** The time in milliseconds that an analysis waits for the seen flows. */
+const SEEN_WITHIN_MS = 2_000;
+
 /**
  * Answers a question about policies in the thread for analyses. `subject` is the subject of the client's API
  * token. When `signal` is aborted, the thread is terminated, and the next analysis starts a new one.
  */
 export async function analysePolicies(
-  { policies, lane, surroundings }: AnalysisPorts,
+  { policies, lane, surroundings, seen }: AnalysisPorts,
   references: readonly PolicyReference[],
   question: AnalysisQuestion,
   { subject, signal }: { readonly subject: string; readonly signal: AbortSignal },
@@ -54,6 +61,7 @@ export async function analysePolicies(
         if ('code' in found) return { ...found, detail: `${pointerOf(at, references)}: ${found.detail}` };
         work.push(found);
       }
+      const whole = question.kind === 'diff' ? { ...question, seen: await seenFlows(seen) } : question;
       const perform = (isWhole: boolean) =>
         withJoinedSignal([signal, limit], (joined) =>
           lane.thread.perform(
@@ -61,7 +69,7 @@ export async function analysePolicies(
               kind: 'analyse',
               policies: isWhole ? work : work.map(({ key, text }) => ({ key, text: key === null ? text : null })),
               surroundings,
-              question,
+              question: whole,
             },
             { signal: joined },
           ),
@@ -87,6 +95,25 @@ export async function analysePolicies(
     if (!(failure instanceof PolicyThreadFailed)) throw failure;
     if (!limit.aborted) return refusal('feature_unavailable', failure.message);
     return refusal('too_costly', `the analysis was cancelled after ${lane.budgetMs} ms: use a smaller policy`);
+  }
+}
+
+async function seenFlows(seen: AnalysisPorts['seen']): Promise<SeenByNode> {
+  if (seen === null) return { unavailable: 'this node has no record of flows' };
+  const late = new AbortController();
+  try {
+    const flows = await Promise.race([
+      seen.flows(),
+      pause(SEEN_WITHIN_MS, undefined, { signal: late.signal }).then(() => {
+        throw new Error(`no answer within ${SEEN_WITHIN_MS} ms`);
+      }),
+    ]);
+    if (flows === null) return { unavailable: 'this node records no flows: flow_history.retention is 0s' };
+    return { node: seen.node, flows };
+  } catch (failure) {
+    return { unavailable: `the recorded flows cannot be read: ${(failure as Error).message}` };
+  } finally {
+    late.abort();
   }
 }
 

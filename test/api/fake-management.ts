@@ -252,6 +252,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       policies: noPolicies as unknown as PolicyStore,
       lane: explainLane(threadHere(), 5_000),
       surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+      seen: null,
     },
   });
   const tokens = [

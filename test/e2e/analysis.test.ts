@@ -2,12 +2,13 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { itemAt } from '#arrays/read.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import type { PolicyLint } from '#contracts/analysis/policy-lint.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { run } from '#test/cli/cli-run.js';
 import { OFFICE, officeAfter } from '../analysis/office.js';
-import { createRig, type NodeRig } from './rig.js';
+import { createRig, type NodeRig, policyOf } from './rig.js';
 
 let rig: NodeRig;
 beforeAll(async () => {
@@ -46,10 +47,12 @@ test('`weir policy diff` shows which flows a file closes, and `weir policy expla
 });
 
 test('the dry runs of a policy write, a group write and a removal have the diff that `POST /api/v1/policy/diff` returns', async () => {
+  const timeless = ({ impact, ...diff }: PolicyDiff) => ({ ...diff, effects: impact?.effects });
   const diffTo = async (to: PolicyConfig) =>
-    (await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: to } })).body;
+    timeless((await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: to } })).body as PolicyDiff);
+  const ofDryRun = ({ body }: { body: unknown }) => timeless((body as { diff: PolicyDiff }).diff);
   const whole = await rig.node.request('PUT', '/api/v1/policy?dry_run=true', lockout());
-  expect((whole.body as { diff: unknown }).diff).toEqual(await diffTo(lockout()));
+  expect(ofDryRun(whole)).toEqual(await diffTo(lockout()));
 
   const [record] = ((await rig.node.request('GET', '/api/v1/policies')).body as { items: { id: string }[] }).items;
   const path = `/api/v1/policies/${record?.id ?? ''}/source-groups`;
@@ -58,10 +61,10 @@ test('the dry runs of a policy write, a group write and a removal have the diff 
   });
   const group = itemAt(widened.source_groups ?? [], 1);
   const edited = await rig.node.request('PUT', `${path}/office?dry_run=true`, group);
-  expect((edited.body as { diff: unknown }).diff).toEqual(await diffTo(widened));
+  expect(ofDryRun(edited)).toEqual(await diffTo(widened));
 
   const removed = await rig.node.request('DELETE', `${path}/admins?dry_run=true`);
-  expect((removed.body as { diff: unknown }).diff).toEqual(await diffTo(lockout()));
+  expect(ofDryRun(removed)).toEqual(await diffTo(lockout()));
 });
 
 test('`weir policy diff --to` shows what a revision changed', async () => {
@@ -127,4 +130,50 @@ test('`weir policy lint` finds rules of the active policy and of a stored one, a
   });
   expect(draft.body).toMatchObject({ summary: 'nothing was found', complete: true, findings: [] });
   expect(await rig.node.request('POST', '/api/v1/policy/lint', { checks: ['dead'] })).toMatchObject({ status: 400 });
+});
+
+test('a dry run tells which seen flows a change closes and opens, also after a restart, and what it knows nothing of', async () => {
+  const rules = (denied: number) => [
+    { id: 'no', action: 'deny', match: { proto: 'tcp', dst_ports: [denied] } } as const,
+    { id: 'web', match: { proto: 'tcp' } },
+  ];
+  await rig.put(policyOf(rules(81)));
+  expect(await rig.tcp(80)).toMatch(/^open/);
+  expect(await rig.tcp(80)).toMatch(/^open/);
+  expect(await rig.tcp(81)).not.toMatch(/^open/);
+  const dryRun = async () => {
+    const { body } = await rig.node.request('PUT', '/api/v1/policy?dry_run=true', policyOf(rules(80)));
+    return (body as { diff: PolicyDiff }).diff.impact;
+  };
+  const seen = [
+    ['closes', ADDRESSES.server, 80, 'allow', 'web', 'no'],
+    ['opens', ADDRESSES.server, 81, 'deny', 'no', 'web'],
+  ];
+  const shown = async () =>
+    (await dryRun())?.flows.map((flow) => [
+      ...[flow.effect, flow.dst_ip, flow.dst_port, flow.last_verdict, flow.before.rule, flow.after.rule],
+    ]);
+  await expect.poll(shown).toEqual(seen);
+  const before = await dryRun();
+  expect(before?.effects.closes).toEqual({ flows: 1, connections: 2, depends: { flows: 0, connections: 0 } });
+  const file = join(rig.node.folder, 'draft.json');
+  writeFileSync(file, JSON.stringify(policyOf(rules(80))));
+  const { out } = await cli(['policy', 'apply', '-f', file, '--dry-run']);
+  expect(out).toMatch(
+    /\nseen: closes 1 flow seen in the last \d+ (seconds|minutes) \(2 connections\), opens 1 flow \(\d+ attempts?\)\n/,
+  );
+  expect(out).toMatch(new RegExp(`\n  close ${ADDRESSES.client} → ${ADDRESSES.server} tcp/80   2 connections, last `));
+
+  await rig.node.end('SIGTERM');
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await shown()).toEqual(seen);
+  expect((await dryRun())?.coverage.since).toBe(before?.coverage.since);
+
+  await rig.node.request('PUT', '/api/v1/settings/performance-mode', { enabled: false });
+  const off = await dryRun();
+  expect([off?.coverage.recording, off?.summary]).toEqual([
+    false,
+    expect.stringContaining('flows are not recorded now, because performance mode is disabled') as string,
+  ]);
 });

@@ -20,6 +20,7 @@ async function ports(budgetMs: number): Promise<AnalysisPorts> {
     policies: (await openMemoryStore()).policies,
     lane: explainLane(thread, budgetMs),
     surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
+    seen: null,
   };
 }
 

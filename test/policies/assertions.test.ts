@@ -52,6 +52,7 @@ async function waiting(assertions: readonly Assertion[]) {
       policies: store.policies,
       lane: explainLane(held, 60_000),
       surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+      seen: null,
     },
   });
   const results = async () =>

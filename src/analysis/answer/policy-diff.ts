@@ -4,21 +4,16 @@ import { type Compared, compare, type Region } from '#analysis/engine/comparison
 import { DeciderFinder } from '#analysis/engine/decider.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
 import { type LostRule, lostRules } from '#analysis/lint/lost-rules.js';
-import type {
-  CauseCount,
-  DiffCause,
-  DiffEffect,
-  DiffNotice,
-  DiffRegion,
-  DiffVerdict,
-  PolicyDiff,
-} from '#contracts/analysis/policy-diff.js';
+import type { SeenByNode } from '#contracts/analysis/analysis.js';
+import type { DiffCause, DiffEffect } from '#contracts/analysis/diff-effect.js';
+import type { CauseCount, DiffNotice, DiffRegion, DiffVerdict, PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet } from './address-set.js';
 import { deciderText } from './ask.js';
 import { deciderName } from './decider-name.js';
 import { exampleOf } from './example-flow.js';
 import { flowRegion } from './flow-region.js';
+import { policyImpact } from './impact.js';
 import { lookupChanges } from './lookup-changes.js';
 import { flowsOf } from './service-set.js';
 import { summaryOf } from './summary.js';
@@ -28,6 +23,8 @@ export type DiffOptions = {
   /** The maximum number of regions in the answer. */
   readonly limit: number;
   readonly steps: number;
+  /** The seen flows whose change the answer tells. */
+  readonly seen?: SeenByNode | undefined;
 };
 
 /** A change of a region, before it is formatted. */
@@ -54,9 +51,9 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     EFFECTS.map((effect) => [effect, items.filter((item) => item.effect === effect).length]),
   ) as Record<DiffEffect, number>;
   const causes = causesOf(items);
-  const finders = [before, after].map((policy) => new DeciderFinder(policy, space, compared.conditions)) as [
-    DeciderFinder,
-    DeciderFinder,
+  const finders: Finders = [
+    new DeciderFinder(before, space, compared.conditions),
+    new DeciderFinder(after, space, compared.conditions),
   ];
   const regions = items.slice(0, limit).map((item) => regionOf(item, compared, finders, space));
   const lookups = lookupChanges(compared, space);
@@ -76,17 +73,42 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     flows_omitted: sum(items.slice(limit)).toString(),
     lookups: lookups.slice(0, limit),
     lookups_omitted: Math.max(0, lookups.length - limit),
+    ...impactOf(compared, finders, options),
   };
+}
+
+type Finders = readonly [before: DeciderFinder, after: DeciderFinder];
+
+function impactOf(
+  compared: Compared,
+  finders: Finders,
+  { space, limit, seen = NOT_SEEN }: DiffOptions,
+): Pick<PolicyDiff, 'impact' | 'impact_unavailable'> {
+  if ('unavailable' in seen) return { impact: null, impact_unavailable: seen.unavailable };
+  const causeOf = (change: Change): DiffCause | null => {
+    const cause = causeOfChange(change, compared);
+    return cause === null ? null : causeName(cause);
+  };
+  const impact = policyImpact(compared, finders, seen.flows, { space, limit, node: seen.node, effectOf, causeOf });
+  return { impact, impact_unavailable: null };
+}
+
+const NOT_SEEN: SeenByNode = { unavailable: 'no flows were looked at' };
+
+function causeOfChange({ from, to }: Change, compared: Compared): Cause | null {
+  const tag = to.tag === 0 ? from.tag : to.tag;
+  return tag === 0 ? null : compared.causeOf(tag);
 }
 
 function itemsOf(region: Region, compared: Compared, space: AddressSpace): Item[] {
   const sources = region.sources.reduce((total, span) => total + space.sizeOf(span), 0n);
   const destinations = region.destinations.reduce((total, span) => total + space.sizeOf(span), 0n);
   const flows = sources * destinations * flowsOf(region.keys, region.sourcePorts);
-  return statedOnce(region.changes, compared).map((change) => {
-    const tag = change.to.tag === 0 ? change.from.tag : change.to.tag;
-    return { region, change, effect: effectOf(change), flows, cause: tag === 0 ? null : compared.causeOf(tag) };
-  });
+  return statedOnce(region.changes, compared).map((change) => ({
+    ...{ region, change, flows },
+    effect: effectOf(change),
+    cause: causeOfChange(change, compared),
+  }));
 }
 
 /**
@@ -174,7 +196,7 @@ function causesOf(items: readonly Item[]): CauseCount[] {
 function regionOf(
   { region, change, effect, flows, cause }: Item,
   compared: Compared,
-  [before, after]: [DeciderFinder, DeciderFinder],
+  [before, after]: Finders,
   space: AddressSpace,
 ): DiffRegion {
   const { conditions } = compared;

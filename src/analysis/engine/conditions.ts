@@ -71,6 +71,11 @@ export class Conditions {
     return this.#conditions.push(sorted) - 1;
   }
 
+  /** Returns all atoms; the index of an atom is its number. */
+  all(): readonly Atom[] {
+    return this.#atoms;
+  }
+
   atomsOf(condition: number): readonly number[] {
     return itemAt(this.#conditions, condition);
   }

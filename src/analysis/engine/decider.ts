@@ -1,6 +1,6 @@
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { type AddressSpace, type Point, type Span, spansOf } from './address-space.js';
-import { ALWAYS, type Conditions } from './conditions.js';
+import { ALWAYS, type Atom, type Conditions } from './conditions.js';
 import { type Entry, outcomeFor } from './decision-lists.js';
 import { entriesOfDefault, entriesOfRule } from './rule-entries.js';
 import { shapeOf, Window } from './rule-shape.js';
@@ -22,6 +22,9 @@ export type Decider = {
   readonly inspected: boolean;
 };
 
+/** A rule or default that can decide a flow, and its entries. */
+type Step = Pick<Decider, 'group' | 'rule'> & { readonly entries: readonly Entry[] };
+
 /** Finds which rule or default of a policy decides a flow for which given conditions hold. */
 export class DeciderFinder {
   readonly #sources: readonly { readonly group: Group; readonly spans: readonly Span[] }[];
@@ -39,38 +42,59 @@ export class DeciderFinder {
 
   /** `holding`: the atoms that hold; no other atom holds. */
   decide(flow: Flow, holding: ReadonlySet<number>): Decider {
-    const { destination, key, sourcePort, source } = flow;
+    let inspected = false;
+    for (const { group, rule, entries } of this.#steps(flow)) {
+      inspected ||= entries.some(
+        ({ condition }) =>
+          this.conditions.isTls(condition) && this.conditions.kernelAtoms(condition).every((atom) => holding.has(atom)),
+      );
+      const found = entries.find(({ condition }) => this.conditions.holds(condition, holding));
+      if (found !== undefined) return { group, rule, outcome: found.outcome, inspected };
+    }
+    throw new Error('decide a flow: the default of the policy decides nothing');
+  }
+
+  /**
+   * Returns the decider of a flow if the known atoms decide it. `holds`: whether an atom holds, undefined if
+   * this is not known. Returns null if an atom that is not known can decide. Adds its work to `work.steps`,
+   * in rules.
+   */
+  decideIfKnown(flow: Flow, holds: (atom: Atom) => boolean | undefined, work: { steps: number }): Decider | null {
+    // To find the groups of a source costs less than to look at their rules.
+    work.steps += this.#sources.length / 8;
+    for (const { group, rule, entries } of this.#steps(flow)) {
+      work.steps++;
+      for (const { condition, outcome } of entries) {
+        const facts = this.conditions.describe(condition).map(holds);
+        if (facts.includes(false)) continue;
+        return facts.includes(undefined) ? null : { group, rule, outcome, inspected: false };
+      }
+    }
+    throw new Error('decide a flow: the default of the policy decides nothing');
+  }
+
+  /** Returns the rules and defaults that match a flow if their conditions hold, in order of evaluation. */
+  *#steps({ destination, key, sourcePort, source }: Flow): Generator<Step> {
     const shape = {
       destinations: [{ start: destination, end: this.space.plus(destination, 1) }],
       keys: [{ low: key, high: key }],
       sourcePorts: [{ low: sourcePort, high: sourcePort }],
     };
     const window = new Window([shape], (rule) => shapeOf(rule, this.space), this.space);
-    let inspected = false;
-    const first = (entries: readonly Entry[]): Entry | undefined => {
-      inspected ||= entries.some(
-        ({ condition }) =>
-          this.conditions.isTls(condition) && this.conditions.kernelAtoms(condition).every((atom) => holding.has(atom)),
-      );
-      return entries.find(({ condition }) => this.conditions.holds(condition, holding));
-    };
     for (const { group, spans } of this.#sources) {
       const isStatic = spans.some(({ start, end }) => start <= source && source < end);
       if (!isStatic && group.selectors.length === 0) continue;
       const selectors = isStatic ? null : group.selectors;
       for (const at of window.rulesInside(group.rules)) {
         const rule = group.rules[at];
-        if (rule === undefined) continue;
-        const found = first(entriesOfRule(rule, 0, selectors, this.conditions));
-        if (found !== undefined) return { group, rule, outcome: found.outcome, inspected };
+        if (rule !== undefined) yield { group, rule, entries: entriesOfRule(rule, 0, selectors, this.conditions) };
       }
       const { defaultAction, mode } = group;
       if (defaultAction === undefined) continue;
-      const found = first(entriesOfDefault({ action: defaultAction, mode }, 0, selectors, this.conditions));
-      if (found !== undefined) return { group, rule: null, outcome: found.outcome, inspected };
+      const entries = entriesOfDefault({ action: defaultAction, mode }, 0, selectors, this.conditions);
+      yield { group, rule: null, entries };
     }
     const { action, mode } = this.policy.default;
-    const entry: Entry = { condition: ALWAYS, outcome: outcomeFor(action, mode), tag: 0 };
-    return { group: null, rule: null, outcome: entry.outcome, inspected };
+    yield { group: null, rule: null, entries: [{ condition: ALWAYS, outcome: outcomeFor(action, mode), tag: 0 }] };
   }
 }

@@ -1,20 +1,9 @@
 import { z } from 'zod';
 import type { AskAnswer } from '#contracts/analysis/flow-question.js';
 import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import { causeMembers, effects, Inspected } from './diff-parts.schema.js';
 import { AddressSetSchema, ConditionSchema, DeciderSchema, decimal, regionMembers } from './flow-region.schema.js';
-
-const effects = ['opens', 'closes', 'inspection', 'audit'] as const;
-const causeMembers = {
-  part: z.enum(['rule', 'group', 'group_default', 'policy_default']),
-  change: z
-    .enum(['added', 'removed', 'changed', 'moved', 'sources'])
-    .describe('`sources`: the sources of the group changed. `moved`: only the place in the order of evaluation.'),
-  source_group: z.string().nullable(),
-  rule: z.string().nullable(),
-};
-const Inspected = DeciderSchema.extend({
-  inspected: z.boolean().describe('Whether the service plane inspects the flow.'),
-}).meta({ id: 'InspectedFlowDecider' });
+import { PolicyImpactSchema } from './policy-impact.schema.js';
 
 export const PolicyDiffSchema = z
   .object({
@@ -76,6 +65,8 @@ export const PolicyDiffSchema = z
       )
       .describe('The changes of DNS lookups.'),
     lookups_omitted: z.int().min(0),
+    impact: PolicyImpactSchema.nullable().describe('Null if the flows that this node has seen cannot be read.'),
+    impact_unavailable: z.string().nullable().describe('Why `impact` is null.'),
   })
   .meta({
     id: 'PolicyDiff',

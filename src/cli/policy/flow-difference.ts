@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { protocolName } from '#cli/observe/flow-words.js';
 import type { Style } from '#cli/output/style.js';
+import type { DiffCause } from '#contracts/analysis/diff-effect.js';
 import type {
   AddressSet,
   FlowCondition,
@@ -8,7 +9,8 @@ import type {
   FlowExample,
   ServiceSet,
 } from '#contracts/analysis/flow-region.js';
-import type { DiffCause, DiffRegion, LookupChange, PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import type { DiffRegion, LookupChange, PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import { impactLines } from './impact-text.js';
 
 /**
  * The response of the node to a comparison. The schema checks only what every version of the node responds;
@@ -23,7 +25,8 @@ const SHOWN = 10;
 
 /**
  * Returns what a change does to flows as text: one sentence, the notices, and the largest region that each
- * cause opens or closes. With `all`, shows every region and lookup of the response.
+ * cause opens or closes, and the seen flows that change. With `all`, shows every region, lookup and seen flow
+ * of the response.
  */
 export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false } = {}): string {
   const blocks = all
@@ -41,6 +44,7 @@ export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false
     ),
     ...(others > 0 ? [`and the effects of ${others} more causes`] : []),
     ...(all ? diff.lookups.map((change) => lookupLine(change, style)) : []),
+    ...impactLines(diff, style, all),
   ];
   return lines.map((line) => `${line}\n`).join('');
 }

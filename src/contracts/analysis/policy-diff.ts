@@ -1,28 +1,12 @@
+import type { DiffCause, DiffEffect } from './diff-effect.js';
 import type { FlowCondition, FlowDecider, FlowRegion } from './flow-region.js';
-
-/**
- * The effect of a change on the flows of a region. `opens`: they were denied, and pass. `closes`: they
- * passed, and are denied. `inspection`: the service plane begins or ceases to inspect them. `audit`: they
- * pass as before, but are reported otherwise, because the mode or the deciding action changed.
- */
-export type DiffEffect = 'opens' | 'closes' | 'inspection' | 'audit';
+import type { PolicyImpact } from './policy-impact.js';
 
 /**
  * The whole result. `neither`: no flow opens or closes, but some change otherwise. `equal`: every flow is
  * decided alike.
  */
 export type DiffVerdict = 'equal' | 'opens' | 'closes' | 'both' | 'neither';
-
-/**
- * The part of the policy whose change causes a difference. `sources`: the sources of the group changed.
- * `group` and `rule` are null where the part has none.
- */
-export type DiffCause = {
-  readonly part: 'rule' | 'group' | 'group_default' | 'policy_default';
-  readonly change: 'added' | 'removed' | 'changed' | 'moved' | 'sources';
-  readonly source_group: string | null;
-  readonly rule: string | null;
-};
 
 export type DiffRegion = FlowRegion & {
   readonly effect: DiffEffect;
@@ -85,4 +69,8 @@ export type PolicyDiff = {
   readonly flows_omitted: string;
   readonly lookups: readonly LookupChange[];
   readonly lookups_omitted: number;
+  /** The seen flows that the change affects; null if they cannot be read. */
+  readonly impact: PolicyImpact | null;
+  /** Why `impact` is null, as a sentence; otherwise null. */
+  readonly impact_unavailable: string | null;
 };

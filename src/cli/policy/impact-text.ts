@@ -1,0 +1,52 @@
+import { protocolName } from '#cli/observe/flow-words.js';
+import { relativeTime } from '#cli/output/relative-time.js';
+import type { Style } from '#cli/output/style.js';
+import { visible } from '#cli/output/visible.js';
+import type { PolicyDiff } from '#contracts/analysis/policy-diff.js';
+import type { ImpactFlow } from '#contracts/analysis/policy-impact.js';
+
+/** The maximum number of flows that the text shows without `all`. */
+const SHOWN = 3;
+const ICMP = 1;
+
+/**
+ * Returns which of the flows that the node has seen a change affects, as lines: one sentence with the time
+ * that it is about, the first flows, and what is missing. An older node sends no impact.
+ */
+export function impactLines(diff: PolicyDiff, style: Style, all: boolean): string[] {
+  const { impact, impact_unavailable: why } = diff as Partial<PolicyDiff>;
+  if (diff.verdict === 'equal' || impact === undefined) return [];
+  if (impact === null) return [style.dim(`seen flows: ${why ?? 'not known'}`)];
+  const shown = all ? impact.flows : impact.flows.slice(0, SHOWN);
+  const others = impact.flows.length - shown.length + impact.flows_omitted;
+  const { events_lost: lost, events_not_recorded: left, folded } = impact.coverage;
+  const limits = [
+    ...(lost > 0 ? [`${counted(lost, 'event')} lost`] : []),
+    ...(left > 0 ? [`${counted(left, 'event')} not recorded`] : []),
+    ...(folded > 0 ? [`${counted(folded, 'row')} with all flows of a source to a network`] : []),
+  ];
+  return [
+    `${style.bold('seen')}: ${impact.summary}`,
+    ...shown.map((flow) => flowLine(flow, style)),
+    ...(others > 0 ? [`  and ${counted(others, 'more flow')}`] : []),
+    ...(limits.length === 0 ? [] : [style.dim(`  record of ${impact.node}: ${limits.join(', ')}`)]),
+  ];
+}
+
+const counted = (count: number, what: string): string =>
+  `${count.toLocaleString('en-US')} ${what}${count === 1 ? '' : 's'}`;
+
+const EFFECTS = { closes: 'close', opens: 'open', inspection: 'inspect otherwise', audit: 'report otherwise' } as const;
+
+function flowLine(flow: ImpactFlow, style: Style): string {
+  const { effect, depends, src_ip: from, dst_ip: to, hostname, connections } = flow;
+  const paint = effect === 'opens' ? style.good : effect === 'closes' ? style.bad : style.warn;
+  const destination = hostname === null ? to : `${visible(hostname)} (${to})`;
+  const times = counted(connections, effect === 'opens' ? 'attempt' : 'connection');
+  return `  ${paint(`${depends ? 'may ' : ''}${EFFECTS[effect]}`)} ${from} → ${destination} ${serviceText(flow)}   ${times}, last ${relativeTime(flow.last_seen)}`;
+}
+
+function serviceText({ proto, dst_port: port, icmp_type: type }: ImpactFlow): string {
+  if (port !== null) return `${protocolName(proto)}/${port}`;
+  return proto === ICMP && type !== null ? `icmp/${type}` : protocolName(proto);
+}
