@@ -108,6 +108,7 @@ export function managementOf(
       running,
       system,
       stats,
+      series,
       metrics,
       log,
       findings: (query) => observer.findings(query),

@@ -12,6 +12,7 @@ import { shownFinding } from '#observe/findings/finding-json.js';
 import type { LogRing } from '#observe/log/log-ring.js';
 import type { Metrics } from '#observe/metrics/metrics.js';
 import type { NodeStats } from '#observe/metrics/stats.js';
+import type { StatsSeries } from '#observe/metrics/stats-series.js';
 import { type Collector, jsonFile, linesFile, textFile } from '#observe/sysdump/collector.js';
 import { createSysdumps, type Sysdumps } from '#observe/sysdump/sysdump.js';
 import { formatAddress } from '#policy/model/ipv4.js';
@@ -21,6 +22,7 @@ export type SupportSources = {
   readonly running: RunningConfig;
   readonly system: System;
   stats(): Promise<NodeStats>;
+  readonly series: StatsSeries;
   readonly metrics: Metrics;
   readonly log: LogRing;
   findings(query: FindingQuery): Promise<FindingPage>;
@@ -79,6 +81,7 @@ function ofParts({ system, metrics, ...sources }: SupportSources): Collector[] {
       yield system.debug.recent().map((told) => ({ ...told, definition: undefined }));
     }),
     jsonFile('stats.json', () => sources.stats()),
+    jsonFile('stats-series.json', () => sources.series.view()),
     textFile('metrics.txt', () => metrics.scrape()),
   ];
 }
@@ -88,6 +91,10 @@ function ofPolicies(system: System): Collector[] {
   return [
     jsonFile('policy/records.json', () => system.policies.list()),
     jsonFile('policy/pending.json', () => system.pendingChange.read()),
+    jsonFile('policy/assertions.json', async () => {
+      const list = await system.assertions.read();
+      return { ...list, results: await system.assertions.results(list, 'support dump') };
+    }),
     textFile('policy/active.json', async () => (await system.policies.read({ by: 'active' }))?.body ?? '', LARGE),
     jsonFile(
       'policy/warnings.json',

@@ -42,6 +42,8 @@ beforeAll(async () => {
   const data = join(node.folder, 'data');
   await rig.put(policy('web'));
   expect([await rig.tcp(80), await rig.tcp(81)]).toEqual(['open', 'refused ETIMEDOUT']);
+  const noTelnet = { id: 'no-telnet', never: { from: ['10.77.1.0/24'], to: ['10.77.2.0/24'], ports: [23] } };
+  expect((await node.request('PUT', '/api/v1/assertions', { assertions: [noTelnet] })).status).toBe(200);
   const integration = {
     name: 'prod',
     kind: 'kubernetes',
@@ -113,9 +115,11 @@ const COMPLETE = [
   'statecharts.json',
   'statechart-events.jsonl',
   'stats.json',
+  'stats-series.json',
   'metrics.txt',
   'policy/records.json',
   'policy/pending.json',
+  'policy/assertions.json',
   'policy/active.json',
   'policy/warnings.json',
   'policy/program.txt',
@@ -158,9 +162,14 @@ test('`weir sysdump` writes a complete archive that only its owner can read, and
   const empty = ['dataplane/grants.jsonl', 'dns/names.jsonl'];
   expect([...files.keys()]).toEqual([...COMPLETE.filter((name) => !empty.includes(name)), 'manifest.json']);
   expect(said).toMatch(/^ +\d+ B {2}node-a\/build[.]json\n/);
-  expect(said).toMatch(/dump[.]tar[.]gz is complete: 29 files, [\d.]+ KiB\n$/);
+  expect(said).toMatch(/dump[.]tar[.]gz is complete: 31 files, [\d.]+ KiB\n$/);
 
   expect(jsonIn(files, 'policy/active.json')).toEqual(policy('web'));
+  expect(jsonIn(files, 'policy/assertions.json')).toMatchObject({
+    assertions: [expect.objectContaining({ id: 'no-telnet' })],
+    results: [expect.objectContaining({ id: 'no-telnet', result: 'broken' })],
+  });
+  expect(jsonIn(files, 'stats-series.json')).toMatchObject({ series: { allow: expect.any(Array) as unknown[] } });
   expect(files.get('policy/program.txt')?.text).toContain('tcp/80 #0 allow');
   expect(jsonIn(files, 'readiness.json')).toEqual(expect.objectContaining({ ready: true }));
   expect(linesIn(files, 'dataplane/flows.jsonl')).toEqual([

@@ -10,7 +10,7 @@ const ROWS_SHOWN = 200;
 
 /** Who is in a source group at present: the pods and nodes that its selectors select. */
 export function Members() {
-  const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 15_000);
+  const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 5_000);
   const policy = policies.data.value?.items.find(({ active }) => active);
   const groups = usePolled(
     async (signal) => {
