@@ -356,10 +356,10 @@ describe('GET /api/v1/cluster/nodes', () => {
     return Object.fromEntries(items.map(({ node_id: name, clock_offset: offset }) => [name, offset]));
   }
 
-  test('GET /api/v1/cluster/nodes shows since when each node enforces its generation, and null for a node that does not tell', async () => {
+  test('GET /api/v1/cluster/nodes shows the generation that each node enforces and since when, also of nodes that are no members at present', async () => {
     const since = `${DAY}09:00:00.000Z`;
     const told: Readonly<Record<string, object | null>> = {
-      b: { in_force_since: since },
+      b: { generation: 8, in_force_since: since },
       none: { in_force_since: null },
       older: {},
       silent: null,
@@ -373,10 +373,14 @@ describe('GET /api/v1/cluster/nodes', () => {
     Object.assign(node, { cluster: { ...node.cluster, nodes: async () => nodes } });
     const { ask } = await rig({}, node);
     const { items } = (await ask('GET', '/api/v1/cluster/nodes')).json<{
-      items: { node_id: string; in_force_since: string | null }[];
+      items: { node_id: string; generation: number | null; in_force_since: string | null }[];
     }>();
-    const shown = Object.fromEntries(items.map(({ node_id: name, in_force_since: at }) => [name, at]));
-    expect(shown).toEqual({ b: since, none: null, older: null, silent: null, 'node-a': SINCE });
+    const shown = items.map(({ node_id: name, generation, in_force_since: at }) => [name, [generation, at]]);
+    const nothing = [null, null];
+    expect(Object.fromEntries(shown)).toEqual({
+      ...{ b: [8, since], none: nothing, older: nothing, silent: nothing },
+      'node-a': [7, SINCE],
+    });
   });
 
   test('GET /api/v1/cluster/nodes shows clocks that differ by more than 1 s, corrected by half of the round trip', async () => {

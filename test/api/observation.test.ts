@@ -29,13 +29,13 @@ describe('readiness route', () => {
     const good = await ask('GET', '/ready', { token: null });
     expect([good.statusCode, good.json(), good.headers['cache-control']]).toEqual([
       200,
-      { ...READY, in_force_since: SINCE, time: NOW },
+      { ...READY, generation: 7, in_force_since: SINCE, time: NOW },
       'no-store',
     ]);
     const bad = await (await failing()).ask('GET', '/ready', { token: null });
     expect([bad.statusCode, bad.json(), bad.headers['content-type']]).toEqual([
       503,
-      { ...FAILING, in_force_since: SINCE, time: NOW },
+      { ...FAILING, generation: 7, in_force_since: SINCE, time: NOW },
       'application/json; charset=utf-8',
     ]);
   });
@@ -72,6 +72,7 @@ describe('readiness route', () => {
         200,
         {
           ready: true,
+          generation: 7,
           in_force_since: SINCE,
           time: NOW,
           checks: [FAILING.checks[0], { ...FAILING.checks[1], excluded: true }, { ...cluster, excluded: true }],
@@ -84,7 +85,12 @@ describe('readiness route', () => {
     const node = fakeManagement();
     node.reads.enforcement = { enforcing: false, generation: null, since: null };
     const { ask } = await rig({}, node);
-    expect((await ask('GET', '/ready')).json()).toEqual({ ...READY, in_force_since: null, time: NOW });
+    expect((await ask('GET', '/ready')).json()).toEqual({
+      ...READY,
+      generation: null,
+      in_force_since: null,
+      time: NOW,
+    });
   });
 
   test('the readiness route reports not ready while a check fails that the query does not exclude', async () => {
@@ -94,6 +100,7 @@ describe('readiness route', () => {
       503,
       {
         ready: false,
+        generation: 7,
         in_force_since: SINCE,
         time: NOW,
         checks: [{ ...FAILING.checks[0], excluded: true }, FAILING.checks[1]],

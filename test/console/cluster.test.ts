@@ -112,3 +112,23 @@ test('a killed node is reported within 5 s at the other nodes, and its return as
   await show('n1', 'nodes');
   await row(page, node).getByText('ready', { exact: true }).waitFor();
 });
+
+test('while etcd is away, the console names the nodes that it knows, and says that they enforce the last policy', async () => {
+  const present = await generation();
+  const page = await show('n1', 'nodes');
+  for (const { name } of rig.etcd.members) await rig.etcd.signal(name, 'SIGSTOP');
+  try {
+    await page.getByText('This node has no connection to the store: it enforces the last policy.').waitFor();
+    await page.getByText('0 of 3 nodes are ready').waitFor();
+    for (const node of rig.nodes) {
+      await row(page, node).getByText('not ready', { exact: true }).waitFor();
+      expect(await row(page, node).textContent()).toContain(`generation ${present}`);
+    }
+    await browser.expectAccessible();
+  } finally {
+    for (const { name } of rig.etcd.members) await rig.etcd.signal(name, 'SIGCONT');
+  }
+  await page.getByText('3 of 3 nodes are ready').waitFor();
+  // Chromium reports the responses of /ready while checks fail.
+  expect(browser.faults.splice(0).filter((fault) => !fault.includes('status of 503'))).toEqual([]);
+});

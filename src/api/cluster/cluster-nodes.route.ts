@@ -25,7 +25,13 @@ const NodeSchema = z
       ),
     failing_checks: z.array(z.string()).describe('The readiness checks that fail.'),
     error: z.string().nullable().describe('Why the node did not respond.'),
-    generation: z.int().min(0).nullable().describe('The generation that the node enforces. Null if it is absent.'),
+    generation: z
+      .int()
+      .min(0)
+      .nullable()
+      .describe(
+        'The generation that the node enforces. Null if the node does not respond and is no member at present.',
+      ),
     started_at: instant.nullable(),
     in_force_since: inForceSince,
     clock_offset: z
@@ -50,11 +56,13 @@ const readiness = z.looseObject({
   ready: z.boolean(),
   // Absent in the response of a node with an older build.
   time: z.iso.datetime().optional(),
+  generation: z.int().min(1).nullish(),
   in_force_since: z.iso.datetime().nullish(),
   checks: z.array(z.looseObject({ name: z.string(), ok: z.boolean() })),
 });
 type Readiness = {
   readonly ready: boolean;
+  readonly generation?: number | null | undefined;
   readonly in_force_since?: string | null | undefined;
   readonly checks: readonly { readonly name: string; readonly ok: boolean }[];
 };
@@ -127,9 +135,8 @@ export const clusterNodesResource: Resource = (api, management) => {
 async function nodesOf(management: Management): Promise<z.infer<typeof NodesSchema>> {
   const nodes = await management.cluster.nodes();
   const self = management.findings.nodeId;
-  const found = new Map<string, Readiness>([
-    [self, { ...management.readiness(), in_force_since: management.enforcement().since }],
-  ]);
+  const { generation, since } = management.enforcement();
+  const found = new Map<string, Readiness>([[self, { ...management.readiness(), generation, in_force_since: since }]]);
   const ahead = new Map([[self, 0]]);
   const errors = new Map<string, string>();
   const { failures } = await management.peers.askAll('/ready', ({ node, status, body, tookMs }) => {
@@ -169,7 +176,8 @@ function shown(
     state: report !== undefined ? answered : member === null ? 'absent' : 'no_response',
     failing_checks: (report?.checks ?? []).filter(({ ok }) => !ok).map(({ name }) => name),
     error: report === undefined ? error : null,
-    generation: member?.generation ?? null,
+    // While etcd is away, only the node itself knows it.
+    generation: report?.generation ?? member?.generation ?? null,
     started_at: member?.since ?? null,
     in_force_since: report?.in_force_since ?? null,
   };

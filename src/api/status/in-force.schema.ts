@@ -1,4 +1,13 @@
+import { z } from 'zod';
 import { instant } from '#api/openapi/answer.schema.js';
+
+export const inForceGeneration = z
+  .int()
+  .min(1)
+  .nullable()
+  .describe(
+    'The generation that the kernel enforces. Null if it enforces none, or if the node has not opened the datapath yet, or has lost it.',
+  );
 
 export const inForceSince = instant
   .nullable()

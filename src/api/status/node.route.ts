@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Resource } from '#api/api.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
-import { inForceSince } from './in-force.schema.js';
+import { inForceGeneration, inForceSince } from './in-force.schema.js';
 
 const NodeSchema = z
   .object({
@@ -18,11 +18,7 @@ const NodeSchema = z
         'Whether the kernel enforces a policy. False without a `dataplane` section, and before the first policy. ' +
           'Null while the node has not opened the datapath, or has lost it: a policy in the kernel then stays in force, but the node does not know it.',
       ),
-    generation: z
-      .int()
-      .min(1)
-      .nullable()
-      .describe('The generation that the kernel enforces. Null unless `enforcing` is true.'),
+    generation: inForceGeneration,
     in_force_since: inForceSince,
   })
   .meta({

@@ -4,7 +4,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { flag, oneOrMore } from '#api/requests/query-parameters.js';
 import type { Check, ReadinessReport } from '#contracts/readiness.js';
-import { inForceSince } from './in-force.schema.js';
+import { inForceGeneration, inForceSince } from './in-force.schema.js';
 
 const HealthSchema = z
   .object({ status: z.literal('ok') })
@@ -29,6 +29,7 @@ const ReadinessSchema = z
   .object({
     ready: z.boolean().describe('Whether every check passes, apart from the excluded checks.'),
     time: instant.describe('The time of the clock of the node.'),
+    generation: inForceGeneration,
     in_force_since: inForceSince,
     checks: z.array(CheckSchema),
   })
@@ -73,10 +74,12 @@ export const readinessResource: Resource = (api, management) => {
       reply.code(report.ready ? 200 : 503);
       if (verbose || prefersText(request.headers.accept))
         return reply.type('text/plain; charset=utf-8').send(asText(report));
+      const { generation, since } = management.enforcement();
       return reply.type('application/json; charset=utf-8').send({
         ready: report.ready,
         time: new Date().toISOString(),
-        in_force_since: management.enforcement().since,
+        generation,
+        in_force_since: since,
         checks: [...report.checks],
       });
     },
