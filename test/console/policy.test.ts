@@ -33,10 +33,24 @@ describe('the page Policy', () => {
   const propose = (before: string | null, rule: object) =>
     browser.open(`policy?propose=${encodeURIComponent(JSON.stringify({ source_group: 'office', before, rule }))}`);
 
+  /** Waits until the node has seen the flow of each port of the traffic. */
+  const seesTraffic = async () => {
+    const flows = async () => {
+      const { observer } = (await (await request('GET', '/api/v1/stats')).json()) as {
+        observer: { flow_history: { flows: number } };
+      };
+      return observer.flow_history.flows;
+    };
+    await expect.poll(flows, { timeout: 30_000 }).toBeGreaterThanOrEqual(5);
+  };
+
   it('takes a proposed rule into the draft, reverts it if it is not confirmed, and keeps it if it is', async () => {
+    await seesTraffic();
     await propose('no-telnet', SSH);
     await heading('Review the change').waitFor();
     await page.getByText('256 sources of office gain 10.77.2.0/24 tcp/22; no source loses a flow.').waitFor();
+    await page.getByText(/^Opens 1 flow seen in the last \d+ \w+ \([\d,]+ attempts?\)\.$/).waitFor();
+    await page.getByRole('row', { name: /opens 10\.77\.1\.2 10\.77\.2\.2 tcp\/22 \d+ denied/ }).waitFor();
     await browser.expectAccessible();
     await page.getByLabel('Time to confirm').selectOption('30 seconds');
     await button('Apply').click();
@@ -86,6 +100,7 @@ describe('the page Policy', () => {
   it('does not overwrite the text that another client wrote first, and puts the edits into it', async () => {
     await propose(null, { id: 'mine', action: 'allow', match: { proto: 'tcp', dst_ports: [8080] } });
     await heading('Review the change').waitFor();
+    await page.getByText(/^No flow seen in the last \d+ \w+ changes\.$/).waitFor();
     const theirs = (await (await request('GET', '/api/v1/policy')).json()) as typeof POLICY;
     theirs.source_groups[0]?.rules.shift();
     expect((await request('PUT', '/api/v1/policy', theirs)).status()).toBe(200);

@@ -1,6 +1,7 @@
 import type { Schemas } from '../api/client.js';
 import { Empty } from './parts.js';
 import { addressesText, DeciderName, flowCount, RegionRow, RuleName, sentence } from './regions.js';
+import { SeenFlows } from './seen-flows.js';
 
 type PolicyDiff = Schemas['PolicyDiff'];
 type DiffRegion = PolicyDiff['regions'][number];
@@ -35,6 +36,7 @@ export function PolicyDiffView({ diff }: { readonly diff: PolicyDiff | null }) {
           {sentence(text)}
         </p>
       ))}
+      {diff.verdict !== 'equal' && <SeenFlows impact={diff.impact} unavailable={diff.impact_unavailable} />}
       {EFFECTS.map(([effect, title, says]) => {
         const regions = diff.regions.filter((region) => region.effect === effect);
         if (regions.length === 0) return null;

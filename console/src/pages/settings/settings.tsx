@@ -83,6 +83,7 @@ const DARK = [
   'the page Traffic and every reader of the wiretap: streams end, and their messages are lost',
   'the page Findings: the list cannot be read',
   'denied packets: they become no finding, also not later, and so no file or webhook gets them',
+  'the record of seen flows: a review of a change does not know the flows of this time',
 ];
 const LIT = [
   'verdicts: the policy is enforced as before',
