@@ -201,6 +201,8 @@ test('a killed node is reported within 5 s, and its return too, with the data of
   const silence = page.getByText('The node does not respond', { exact: true });
   await silence.waitFor({ timeout: 5_000 });
   await page.getByRole('heading', { name: 'Is it well?' }).waitFor();
+  await page.getByRole('button', { name: /Sign out/ }).click();
+  await page.getByText('Not signed out: the node does not respond.').waitFor();
   await node.rig.node.restart();
   await node.rig.node.ready();
   await silence.waitFor({ state: 'detached', timeout: 5_000 });

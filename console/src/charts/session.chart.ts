@@ -89,7 +89,7 @@ export const sessionChart = setup({
     },
     signed_in: {
       on: {
-        sign_out: 'signing_out',
+        sign_out: { target: 'signing_out', actions: assign({ reason: null }) },
         refused: { target: 'signed_out', actions: { type: 'noteReason', params: { reason: ENDED } } },
       },
     },
@@ -97,7 +97,11 @@ export const sessionChart = setup({
       invoke: {
         src: 'signOut',
         onDone: { target: 'signed_out', actions: { type: 'noteSession', params: { session: null } } },
-        onError: { target: 'signed_out', actions: { type: 'noteSession', params: { session: null } } },
+        // The cookie is still valid: the page must not look as if the session had ended.
+        onError: {
+          target: 'signed_in',
+          actions: assign({ reason: ({ event }) => `Not signed out: ${messageOf(event.error)}.` }),
+        },
       },
     },
   },

@@ -52,6 +52,11 @@ export function Shell({ page, children }: { readonly page: Page | undefined; rea
       </nav>
       <div class={`content ${node.isSilent.value ? 'is-old' : ''}`}>
         <StatusBar />
+        {session.reason.value !== null && (
+          <div class="bar bad" role="alert">
+            {session.reason.value}
+          </div>
+        )}
         <SilentBar />
         <PendingBar />
         <main id="main" ref={main} tabIndex={-1}>
