@@ -23,8 +23,12 @@ export type ConsoleBrowser = {
   close(): Promise<void>;
 };
 
-export async function openBrowser(url: string, token: string | null): Promise<ConsoleBrowser> {
-  const browser: Browser = await chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+/** Starts Chromium for several sessions after each other. */
+export const launch = (): Promise<Browser> => chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
+
+/** `shared`: a running Chromium, which stays open at the end. It keeps no cookies of earlier sessions. */
+export async function openBrowser(url: string, token: string | null, shared?: Browser): Promise<ConsoleBrowser> {
+  const browser = shared ?? (await launch());
   // Axe must not see a colour in the middle of its transition.
   const context = await browser.newContext({
     viewport: { width: 1440, height: 900 },
@@ -82,7 +86,7 @@ export async function openBrowser(url: string, token: string | null): Promise<Co
       await page.emulateMedia({ colorScheme: null });
     },
     close: async () => {
-      await browser.close();
+      await (shared === undefined ? browser : context).close();
       expect(faults).toEqual([]);
     },
   };
