@@ -1,4 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises';
+import type { NodeOptions } from '#cli/tour/node-process.js';
 import { createRig, type NodeRig } from '#test/e2e/rig.js';
 
 /** A policy with an allowed service, a denied one, one that would be denied, and a rule that nothing uses. */
@@ -26,8 +27,8 @@ const PAUSE_MS = 1_500;
 /** A node with `POLICY` in force, and clients that open a connection to each port a few times a second. */
 export type ConsoleNode = { readonly rig: NodeRig; remove(): Promise<void> };
 
-export async function createConsoleNode(tag: string): Promise<ConsoleNode> {
-  const rig = await createRig(tag, PORTS);
+export async function createConsoleNode(tag: string, options: NodeOptions = {}): Promise<ConsoleNode> {
+  const rig = await createRig(tag, PORTS, options);
   try {
     await rig.put(POLICY);
   } catch (failure) {

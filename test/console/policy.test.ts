@@ -1,7 +1,7 @@
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type ConsoleBrowser, openBrowser } from './browser.js';
-import { type ConsoleNode, createConsoleNode, type POLICY } from './console-node.js';
+import { type ConsoleNode, createConsoleNode, POLICY } from './console-node.js';
 
 const SSH = { id: 'ssh', action: 'allow', match: { dst_cidrs: ['10.77.2.0/24'], proto: 'tcp', dst_ports: [22] } };
 
@@ -10,7 +10,7 @@ describe('the page Policy', () => {
   let browser: ConsoleBrowser;
   let page: Page;
   beforeAll(async () => {
-    node = await createConsoleNode('pagepolicy');
+    node = await createConsoleNode('pagepolicy', { sections: { policy: { activation_timeout: '2m' } } });
     browser = await openBrowser(node.rig.node.url, await node.rig.node.token());
     page = browser.page;
   });
@@ -160,4 +160,48 @@ describe('the page Policy', () => {
     await editor().getByText('cameras').waitFor();
     expect(await editor().innerText()).not.toContain('no-telnet');
   });
+
+  it('responds within half a second while it shows and checks a policy of 30,000 rules, with hits beside the rules', async () => {
+    await browser.open('policy');
+    await button('Discard').click();
+    const rules = (group: number) =>
+      Array.from({ length: 500 }, (_, rule) => ({
+        id: `rule-${rule}`,
+        action: rule % 7 === 3 ? 'deny' : 'allow',
+        match: {
+          dst_cidrs: [`10.${rule >> 8}.${rule & 255}.0/24`],
+          proto: 'tcp',
+          dst_ports: [1_000 + group, rule + 1],
+        },
+      }));
+    const sites = Array.from({ length: 60 }, (_, at) => ({
+      id: `site-${at}`,
+      mode: 'enforce',
+      sources: { cidrs: [`10.100.${at}.0/24`] },
+      rules: rules(at),
+    }));
+    const large = { ...POLICY, source_groups: [...POLICY.source_groups, ...sites] };
+    const put = async () => (await request('PUT', '/api/v1/policy', large)).status();
+    expect(await put()).toBe(200);
+    await page.addInitScript(`
+      new PerformanceObserver((list) => (globalThis.longTasks ??= []).push(...list.getEntries().map((task) => task.duration)))
+        .observe({ type: 'longtask', buffered: true });
+    `);
+    await browser.open('policy');
+    await page.getByText('The policy has 30,004 rules').waitFor();
+    await page.locator('.cm-notes .cm-gutterElement', { hasText: /^\d/ }).first().waitFor();
+    await page.getByLabel('Find a rule').fill('site-59 / rule-499');
+    await page.getByRole('button', { name: 'site-59 / rule-499' }).click();
+    await page.locator('.cm-line', { hasText: 'rule-499' }).waitFor();
+    await page.locator('.cm-notes .quiet:visible').first().waitFor();
+    await page.keyboard.type(' ');
+    await page.locator('.draft-bar .chip.good', { hasText: /^valid/ }).waitFor({ timeout: 60_000 });
+    await button('Review and apply…').click();
+    await heading('Review the change').waitFor({ timeout: 60_000 });
+    await button('Back without applying').click();
+    await button('Discard').click();
+    await page.getByText('The draft was discarded.').waitFor();
+    const longTasks = await page.evaluate<number[]>('globalThis.longTasks ?? []');
+    expect(longTasks.filter((duration) => duration > 500)).toEqual([]);
+  }, 240_000);
 });

@@ -85,6 +85,9 @@ const PAUSE_MS = 400;
 const LONG_PAUSE_MS = 2_500;
 const LONG_TEXT = 1_000_000;
 const RETRY_MS = 3_000;
+/** A dry run of a long text takes the node seconds. */
+const LONG_RETRY_MS = 30_000;
+const isLong = (change: PolicyChange) => change.kind === 'text' && change.text.length > LONG_TEXT;
 const notProvided = () => Promise.reject(new Error('the draft chart has no implementation of this actor'));
 
 const draftSetup = setup({
@@ -95,11 +98,11 @@ const draftSetup = setup({
   },
   delays: {
     /** The pause in typing after which the text is judged. */
-    pause: ({ context: { change } }) =>
-      change.kind === 'text' && change.text.length > LONG_TEXT ? LONG_PAUSE_MS : PAUSE_MS,
+    pause: ({ context: { change } }) => (isLong(change) ? LONG_PAUSE_MS : PAUSE_MS),
+    retry: ({ context: { change } }) => (isLong(change) ? LONG_RETRY_MS : RETRY_MS),
   },
   guards: {
-    isLong: ({ context: { change } }) => change.kind === 'text' && change.text.length > LONG_TEXT,
+    isLong: ({ context: { change } }) => isLong(change),
     isOutdated: (_, { error }: { error: unknown }) => error instanceof ApiFailure && error.status === 412,
     isPending: ({ context: { terms, applied } }) => terms?.confirmWithin != null && applied?.generation != null,
     isReverted: ({ context: { applied } }, { pending: { reverted } }: PendingReport) =>
@@ -218,7 +221,7 @@ export const draftChart = draftSetup.createMachine({
     judging: { on: { review_requested: 'preparing' }, invoke: judgedFor('sound') },
     sound: { on: { review_requested: 'reviewing' } },
     faulty: {},
-    unanswered: { after: { [RETRY_MS]: 'judging' }, on: { review_requested: 'preparing' } },
+    unanswered: { after: { retry: 'judging' }, on: { review_requested: 'preparing' } },
     /** Judged for the review, which opens with the result. */
     preparing: { on: { review_left: 'judging' }, invoke: judgedFor('reviewing') },
     /** Judged again because the person chose another form of the change in the review. */

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { editText } from '../../../console/src/pages/policy/policy-edits.js';
 import { readText, rulePlaces, withNames, writeText } from '../../../console/src/pages/policy/policy-text.js';
 import { diffLines, mergeTexts } from '../../../console/src/pages/policy/text-diff.js';
+import { finish } from '../../../console/src/slices.js';
 
 const POLICY = {
   default_policy: 'deny',
@@ -53,7 +54,7 @@ describe('the text of a policy', () => {
     expect(text.split('\n').filter((line) => line.includes('"id":"rule-'))).toHaveLength(3_000);
     const read = readText(text);
     expect(read.value).toEqual(document);
-    const places = rulePlaces(read);
+    const places = finish(rulePlaces(read));
     expect(places).toHaveLength(3_000);
     expect(text.slice(places[2_999]?.from)).toMatch(/^\{"id":"rule-2999"/);
   });
@@ -67,7 +68,7 @@ describe('the text of a policy', () => {
       '/source_groups/0/rules/1/match/proto',
       '/source_groups/0/mode',
     ];
-    const places = readText(text).places(pointers);
+    const places = finish(readText(text).places(pointers));
     const shown = pointers.map((pointer) => text.slice(places.get(pointer)?.from, places.get(pointer)?.to));
     expect(shown).toEqual(['"443"', expect.stringContaining('match'), expect.stringContaining('enforce')]);
   });
@@ -89,7 +90,7 @@ describe('edits of the text of a policy', () => {
 
   it('insert a rule before another one, and keep comments', () => {
     const rule = { id: 'ssh', action: 'allow', match: { proto: 'tcp', dst_ports: [22] } };
-    const edited = editText(text, [{ edit: 'insert_rule', source_group: 'office', before: 'no', rule }]);
+    const edited = finish(editText(text, [{ edit: 'insert_rule', source_group: 'office', before: 'no', rule }]));
     expect(edited).toContain('# head');
     expect(edited).toContain('# in order');
     const changed = (diffLines(text, edited) ?? []).filter(({ kind }) => kind !== 'same');
@@ -102,10 +103,12 @@ describe('edits of the text of a policy', () => {
   });
 
   it('give an inserted rule a free id', () => {
-    const edited = editText(text, [
-      { edit: 'insert_rule', source_group: 'office', before: null, rule: { id: 'web', action: 'allow', match: {} } },
-    ]);
-    expect(rulePlaces(readText(edited)).map(({ rule }) => rule)).toEqual(['web', 'no', 'web-2']);
+    const edited = finish(
+      editText(text, [
+        { edit: 'insert_rule', source_group: 'office', before: null, rule: { id: 'web', action: 'allow', match: {} } },
+      ]),
+    );
+    expect(finish(rulePlaces(readText(edited))).map(({ rule }) => rule)).toEqual(['web', 'no', 'web-2']);
   });
 
   it.each([
@@ -113,20 +116,22 @@ describe('edits of the text of a policy', () => {
     ['JSON', JSON.stringify(POLICY)],
   ])('apply the edits of lint to %s', (_form, given) => {
     const rulesAfter = (...edits: Parameters<typeof editText>[1]) =>
-      rulePlaces(readText(editText(given, edits))).map(({ rule }) => rule);
+      finish(rulePlaces(readText(finish(editText(given, edits))))).map(({ rule }) => rule);
     expect(rulesAfter({ edit: 'remove_rule', source_group: 'office', rule: 'web' })).toEqual(['no']);
     expect(rulesAfter({ edit: 'move_rule', source_group: 'office', rule: 'no', before: 'web' })).toEqual(['no', 'web']);
     expect(rulesAfter({ edit: 'remove_group', source_group: 'office' })).toEqual([]);
-    const merged = editText(given, [
-      { edit: 'replace_rule', source_group: 'office', rule: 'web', match: { dst_ports: [1, 2] }, remove: ['no'] },
-    ]);
+    const merged = finish(
+      editText(given, [
+        { edit: 'replace_rule', source_group: 'office', rule: 'web', match: { dst_ports: [1, 2] }, remove: ['no'] },
+      ]),
+    );
     expect(readText(merged).value).toMatchObject({
       source_groups: [{ rules: [{ id: 'web', match: { proto: 'tcp', dst_ports: [1, 2] } }] }],
     });
   });
 
   it('are refused with a sentence if the rule is gone', () => {
-    expect(() => editText(text, [{ edit: 'remove_rule', source_group: 'office', rule: 'gone' }])).toThrow(
+    expect(() => finish(editText(text, [{ edit: 'remove_rule', source_group: 'office', rule: 'gone' }]))).toThrow(
       'The source group office of the text has no rule gone.',
     );
   });

@@ -4,7 +4,7 @@ import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { type AskedPolicy, draftOf, policyIdOf } from '../../asked-policy.js';
 import { addressOf, go, query } from '../../router.js';
-import { keptDraft } from '../policy/kept-drafts.js';
+import { hasDraft } from '../policy/kept-drafts.js';
 import { Answer } from './answer.js';
 import {
   type FieldName,
@@ -185,10 +185,10 @@ function choices(policies: readonly PolicyRecord[], chosen: AskedPolicy): (reado
   const list = [
     ['', 'the policy in force'] as const,
     ...policies.flatMap(({ id, name, active }) => [
-      ...(keptDraft(id) === null ? [] : [[draftOf(id), `my draft of ${name ?? 'the unnamed policy'}`] as const]),
+      ...(!hasDraft(id) ? [] : [[draftOf(id), `my draft of ${name ?? 'the unnamed policy'}`] as const]),
       ...(active ? [] : [[id, `${name ?? 'unnamed'}, stored`] as const]),
     ]),
-    ...(keptDraft(null) === null ? [] : [[draftOf(null), 'my draft of a new policy'] as const]),
+    ...(!hasDraft(null) ? [] : [[draftOf(null), 'my draft of a new policy'] as const]),
   ];
   return list.some(([value]) => value === chosen) ? list : [...list, [chosen, 'another policy']];
 }

@@ -3,6 +3,7 @@ import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { ApiFailure, api, bodyOf, type Schemas } from '../../api/client.js';
 import type { DraftProblem } from '../../charts/draft.chart.js';
 import { session } from '../../node.js';
+import { finish } from '../../slices.js';
 import { Failure } from '../../ui/parts.js';
 import { AssertionRegions } from './broken-assertions.js';
 import { Editor } from './editor.js';
@@ -41,7 +42,7 @@ export function AssertionEditor({ text: first, id, etag, onDone }: Props) {
       return await bodyOf(api.PUT('/api/v1/assertions/{id}', { params, body, ...(signal && { signal }) }));
     } catch (error) {
       if (!(error instanceof ApiFailure) || error.problem.problems === undefined) throw error;
-      const places = document.places(error.problem.problems.map(({ pointer }) => pointer));
+      const places = finish(document.places(error.problem.problems.map(({ pointer }) => pointer)));
       problems.value = error.problem.problems.map(({ pointer, message }) => ({
         pointer,
         message,

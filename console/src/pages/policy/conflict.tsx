@@ -1,9 +1,10 @@
 import { ApiFailure, api, bodyOf } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
+import { inSlices } from '../../slices.js';
 import { Failure, Panel } from '../../ui/parts.js';
 import { Ago } from '../../ui/time.js';
 import { documentOf, storedPolicy } from './policy-requests.js';
-import { writeText } from './policy-text.js';
+import { writeSteps } from './policy-text.js';
 import { LineDiff } from './text-changes.js';
 import { mergeTexts } from './text-diff.js';
 
@@ -25,7 +26,7 @@ async function baseText(id: string, revision: number | null, signal: AbortSignal
   try {
     const params = { path: { id, revision: String(revision) } } as never;
     const stored = await bodyOf(api.GET('/api/v1/policies/{id}/history/{revision}', { params, signal }));
-    return writeText(documentOf(stored));
+    return await inSlices(writeSteps(documentOf(stored)), signal);
   } catch (failure) {
     if (failure instanceof ApiFailure) return null;
     throw failure;
@@ -37,7 +38,8 @@ export function Conflict({ id, mine, originRevision, onTake, onDrop, onClose }: 
   const stored = usePolled(
     async (signal) => {
       const [now, base] = await Promise.all([storedPolicy(id, signal), baseText(id, originRevision, signal)]);
-      return { ...now, merged: base === null ? null : mergeTexts(base, mine, writeText(now.document)) };
+      const theirs = await inSlices(writeSteps(now.document), signal);
+      return { ...now, theirs, merged: base === null ? null : mergeTexts(base, mine, theirs) };
     },
     null,
     id,
@@ -63,7 +65,7 @@ export function Conflict({ id, mine, originRevision, onTake, onDrop, onClose }: 
             {now.record.revision}, <Ago at={now.record.updated_at} />. Nothing was overwritten. From the stored text to
             yours:
           </p>
-          <LineDiff before={writeText(now.document)} after={mine} />
+          <LineDiff before={now.theirs} after={mine} />
           <p class="actions">
             {now.merged !== null && (
               <button type="button" class="primary" onClick={() => onTake(now.merged ?? mine, origin)}>

@@ -1,4 +1,4 @@
-import type { Schemas } from '../../api/client.js';
+import { ApiFailure, type Schemas } from '../../api/client.js';
 import { full } from '../../format.js';
 import { session } from '../../node.js';
 import type { Draft } from './draft.js';
@@ -76,7 +76,7 @@ function StateOfDraft({ draft, isClean }: { readonly draft: Draft; readonly isCl
   if (state === 'unanswered')
     return (
       <span class="chip bad" role="status">
-        not checked: the node does not answer
+        {context.failure instanceof ApiFailure ? 'not checked' : 'not checked: the node does not answer'}
       </span>
     );
   if (judgement === null) return <span class="chip">{isClean ? 'stored' : ''}</span>;

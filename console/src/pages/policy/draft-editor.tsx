@@ -1,17 +1,20 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import type { Schemas } from '../../api/client.js';
+import { full } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
+import { inSlices } from '../../slices.js';
 import { AfterApply } from './after-apply.js';
 import { completePolicy } from './completion.js';
 import { Conflict } from './conflict.js';
-import { type Draft, startDraft } from './draft.js';
+import { type Draft, type DraftTexts, startDraft } from './draft.js';
 import { DraftBar } from './draft-bar.js';
 import { Editor, type EditorHandle, type EditorMark } from './editor.js';
-import { lineNotes, useHits } from './hits.js';
+import { lineNotes, MANY_RULES, useHits } from './hits.js';
 import { dropDraft, forgetDraft, takeDropped } from './kept-drafts.js';
 import { EditFailure, editText, type PolicyEdit } from './policy-edits.js';
 import { type Stored, storedPolicy } from './policy-requests.js';
+import type { RulePlace } from './policy-text.js';
 import { Problems } from './problems.js';
 import { useReports } from './reports.js';
 import { Review } from './review.js';
@@ -20,23 +23,34 @@ import { TextChanges } from './text-changes.js';
 
 type Props = {
   readonly stored: Stored;
+  readonly texts: DraftTexts;
   readonly record: Schemas['PolicyRecord'] | null;
   readonly reload: () => void;
 };
 
 /** The editor of a policy with its draft: judged while it is typed, reviewed, applied, kept or reverted. */
-export function DraftEditor({ stored, record, reload }: Props) {
-  const draft = useMemo(() => startDraft(stored, record), [stored]);
+export function DraftEditor({ stored, texts, record, reload }: Props) {
+  const draft = useMemo(() => startDraft(stored, texts), [stored]);
   useEffect(() => () => void draft.actor.stop(), [draft]);
   useReports(draft.actor);
   const editor = useRef<EditorHandle>(null);
-  const hits = useHits(record?.active === true);
   const notice = useSignal<Notice | null>(null);
   const isComparing = useSignal(false);
   const { value: state, context } = draft.snapshot.value;
   const isClean = draft.snapshot.value.matches('clean');
   const marks = useMarks(draft);
   const rules = draft.rules.value;
+  const inView = useSignal<readonly [from: number, to: number]>([0, 0]);
+  const listed = useSignal<readonly RulePlace[]>([]);
+  const hits = useHits({
+    isActive: record?.active === true,
+    rules,
+    shown: useMemo(
+      () => [...rulesBetween(rules, ...inView.value), ...listed.value],
+      [rules, inView.value, listed.value],
+    ),
+    isUnused: query.value.get('show') === 'unused',
+  });
   const notes = useMemo(() => lineNotes(rules, hits.data.value), [rules, hits.data.value]);
   const marked = useLinkedRule(draft);
 
@@ -49,11 +63,14 @@ export function DraftEditor({ stored, record, reload }: Props) {
     if (state === 'kept') forgetDraft(record?.id ?? null);
   }, [state]);
 
-  const takeEdits = (edits: readonly PolicyEdit[], isReviewed: boolean) => {
+  const takeEdits = async (edits: readonly PolicyEdit[], isReviewed: boolean) => {
     const handle = editor.current;
     if (handle === null) return;
     try {
-      handle.replace(editText(handle.text().toString(), edits));
+      const before = handle.text();
+      const edited = await inSlices(editText(before, edits));
+      if (editor.current?.text() !== before) throw new EditFailure('The text was edited meanwhile. Try it again.');
+      handle.replace(edited);
       if (isReviewed) draft.actor.send({ type: 'review_requested' });
     } catch (failure) {
       if (!(failure instanceof EditFailure)) throw failure;
@@ -179,7 +196,7 @@ export function DraftEditor({ stored, record, reload }: Props) {
           draft={draft}
           record={record}
           onDiscard={discard}
-          onMode={(mode) => takeEdits([{ edit: 'set_mode', mode }], true)}
+          onMode={(mode) => void takeEdits([{ edit: 'set_mode', mode }], true)}
         />
         <div class="editor-columns">
           <Editor
@@ -190,6 +207,9 @@ export function DraftEditor({ stored, record, reload }: Props) {
             marked={marked}
             complete={completePolicy}
             onEdit={draft.edited}
+            onView={(from, to) => {
+              inView.value = [from, to];
+            }}
             handle={editor}
           />
           <div class="stack">
@@ -205,17 +225,36 @@ export function DraftEditor({ stored, record, reload }: Props) {
               failure={hits.failure.value}
               isActive={record?.active === true}
               onGo={(at) => editor.current?.goTo(at)}
+              onShown={(shown) => {
+                listed.value = shown;
+              }}
             />
           </div>
         </div>
         <p class="muted">
           The node stores the data of this text, not its comments and its layout. <kbd>Ctrl</kbd> <kbd>Space</kbd>{' '}
           completes, and <kbd>Tab</kbd> leaves the editor.
+          {rules.length > MANY_RULES &&
+            ` The policy has ${full(rules.length)} rules, so that each of them is one line of JSON, and the node checks the text a few seconds after the last key.`}
           {!draft.survives.value && ' This draft is too large to survive a reload of the page.'}
         </p>
       </div>
     </>
   );
+}
+
+/** The rules that begin in a part of the text. */
+function rulesBetween(rules: readonly RulePlace[], from: number, to: number): readonly RulePlace[] {
+  const first = (offset: number) => {
+    let [low, high] = [0, rules.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((rules[middle]?.from ?? 0) < offset) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  return rules.slice(first(from), first(to));
 }
 
 type Notice = { readonly text: string; readonly undo?: () => void };
@@ -243,7 +282,7 @@ function useLinkedRule({ rules }: Draft): number | null {
 }
 
 /** Takes the rule that the address proposes into the draft, once, and shows the review. */
-function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) => void): void {
+function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) => Promise<void>): void {
   const text = query.value.get('propose');
   useEffect(() => {
     if (text === null) return;
@@ -258,7 +297,7 @@ function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) =
       };
       const sources =
         src === null ? {} : { sources: src.split(',').map((each) => (each.includes('/') ? each : `${each}/32`)) };
-      take([{ edit: 'insert_rule', ...remedy, ...sources }], true);
+      void take([{ edit: 'insert_rule', ...remedy, ...sources }], true);
     } catch (failure) {
       if (!(failure instanceof SyntaxError)) throw failure;
     }

@@ -1,11 +1,11 @@
 import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import { type Actor, fromPromise, type SnapshotFrom } from 'xstate';
-import type { Schemas } from '../../api/client.js';
 import { draftChart, type LazyText, type PolicyChange } from '../../charts/draft.chart.js';
 import { started } from '../../charts/signal-of.js';
-import { forgetDraft, keepDraft, keptDraft } from './kept-drafts.js';
+import { inSlices } from '../../slices.js';
+import { forgetDraft, type KeptDraft, keepDraft, keptDraft } from './kept-drafts.js';
 import { apply, judge, type Stored } from './policy-requests.js';
-import { type RulePlace, readText, rulePlaces, writeText } from './policy-text.js';
+import { isJson, jsonDocument, type RulePlace, readText, rulePlaces, writeSteps } from './policy-text.js';
 
 const NEW_POLICY = `# In the mode audit the policy denies nothing: what it would deny is reported.
 mode: audit
@@ -40,19 +40,34 @@ export type Draft = {
   changeOf(text: LazyText): PolicyChange;
 };
 
-export function startDraft(stored: Stored, record: Schemas['PolicyRecord'] | null): Draft {
+/** The texts with which a draft begins. */
+export type DraftTexts = Pick<Draft, 'base' | 'first'> & {
+  readonly kept: KeptDraft | null;
+  readonly rules: readonly RulePlace[];
+};
+
+/** Writes the stored policy as text, and finds its rules. A large policy takes about a second. */
+export async function draftTexts(stored: Stored, signal: AbortSignal): Promise<DraftTexts> {
+  const { record } = stored;
   const id = record?.id ?? null;
-  const base = record === null ? '' : writeText(stored.document);
-  const kept = keptDraft(id);
-  if (kept?.text === base) forgetDraft(id);
-  const isDraft = kept !== null && kept.text !== base;
-  const first = isDraft ? kept.text : record === null ? NEW_POLICY : base;
+  const base = record === null ? '' : await inSlices(writeSteps(stored.document), signal);
+  const found = keptDraft(id);
+  if (found?.text === base) forgetDraft(id);
+  const kept = found?.text === base ? null : found;
+  const first = kept?.text ?? (record === null ? NEW_POLICY : base);
+  const document =
+    kept === null && isJson(first) ? jsonDocument(first, stored.document as Record<string, unknown>) : readText(first);
+  return { base, first, kept, rules: await inSlices(rulePlaces(document), signal) };
+}
+
+export function startDraft(stored: Stored, { base, first, kept, rules: found }: DraftTexts): Draft {
+  const id = stored.record?.id ?? null;
   const origin = signal(
-    isDraft
+    kept !== null
       ? { etag: kept.etag, revision: kept.revision }
       : { etag: stored.etag, revision: stored.record?.revision ?? null },
   );
-  const rules = signal<readonly RulePlace[]>([]);
+  const rules = signal(found);
   const survives = signal(true);
   const changeOf = (text: LazyText): PolicyChange => ({
     kind: 'text',
@@ -60,23 +75,22 @@ export function startDraft(stored: Stored, record: Schemas['PolicyRecord'] | nul
     text,
     // The text of a policy that is not in force is only stored, unless the person decides otherwise in the
     // review.
-    activate: record?.active === false ? false : null,
+    activate: stored.record?.active === false ? false : null,
     etag: origin.peek().etag,
   });
   const { actor, snapshot } = started(
     draftChart.provide({
       actors: {
         judge: fromPromise(({ input, signal: cancelled }) =>
-          judge(input, cancelled, (document) => {
-            rules.value = rulePlaces(document);
+          judge(input, cancelled, async (document) => {
+            rules.value = await inSlices(rulePlaces(document), cancelled);
           }),
         ),
         apply: fromPromise(async ({ input: { change, terms } }) => apply(change, terms)),
       },
     }),
-    { change: changeOf(first), begin: isDraft || record === null ? 'edited' : 'clean' },
+    { change: changeOf(first), begin: kept !== null || stored.record === null ? 'edited' : 'clean' },
   );
-  rules.value = rulePlaces(readText(first));
   return {
     actor,
     snapshot,
@@ -92,7 +106,7 @@ export function startDraft(stored: Stored, record: Schemas['PolicyRecord'] | nul
         actor.send({ type: 'discarded', change: changeOf(base) });
         return;
       }
-      survives.value = keepDraft(id, { text: text.toString(), ...origin.peek() });
+      survives.value = keepDraft(id, { text, ...origin.peek() });
       actor.send({ type: 'edited', change: changeOf(text) });
     },
   };

@@ -17,7 +17,7 @@ import {
 } from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import type { RefObject } from 'preact';
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef } from 'preact/hooks';
 import type { LazyText } from '../../charts/draft.chart.js';
 
 /** A short text beside a line, such as the hits of the rule that begins there. */
@@ -40,6 +40,8 @@ export type EditorHandle = {
   /** Replaces the text by the smallest change, so that undo and the cursor keep working. */
   replace(text: string): void;
   goTo(offset: number): void;
+  /** The number of the line at an offset; 1 is the first. */
+  lineOf(offset: number): number;
 };
 
 type Props = {
@@ -53,6 +55,8 @@ type Props = {
   readonly marked?: number | null;
   readonly complete?: CompletionSource;
   readonly onEdit?: (text: LazyText) => void;
+  /** Called with the offsets of the text in view, at first and when it scrolls. */
+  readonly onView?: (from: number, to: number) => void;
   readonly handle?: RefObject<EditorHandle | null>;
 };
 
@@ -66,13 +70,15 @@ export function Editor({
   marked = null,
   complete,
   onEdit,
+  onView,
   handle,
 }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const editor = useRef<EditorView>(null);
   const edited = useRef(onEdit);
   edited.current = onEdit;
-  useEffect(() => {
+  // Before the effects of the page, which use the handle.
+  useLayoutEffect(() => {
     if (host.current === null) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' });
     const view = new EditorView({
@@ -88,12 +94,14 @@ export function Editor({
           complete === undefined ? [] : autocompletion({ override: [complete], icons: false }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) edited.current?.(update.state.doc);
+            if (update.viewportChanged) onView?.(update.view.viewport.from, update.view.viewport.to);
           }),
         ],
       }),
     });
     editor.current = view;
     if (handle !== undefined) handle.current = handleOf(view);
+    onView?.(view.viewport.from, view.viewport.to);
     return () => {
       editor.current = null;
       view.destroy();
@@ -135,13 +143,9 @@ function handleOf(view: EditorView): EditorHandle {
     text: () => view.state.doc,
     replace: (next) => {
       const now = view.state.doc.toString();
-      let from = 0;
-      while (from < now.length && from < next.length && now[from] === next[from]) from++;
-      let tail = 0;
-      while (tail < now.length - from && tail < next.length - from && now.at(-1 - tail) === next.at(-1 - tail)) tail++;
-      const insert = next.slice(from, next.length - tail);
+      const { from, tail } = difference(now, next);
       view.dispatch({
-        changes: { from, to: now.length - tail, insert },
+        changes: { from, to: now.length - tail, insert: next.slice(from, next.length - tail) },
         effects: EditorView.scrollIntoView(from, { y: 'center' }),
         userEvent: 'input',
       });
@@ -151,7 +155,27 @@ function handleOf(view: EditorView): EditorHandle {
       view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
       view.focus();
     },
+    lineOf: (offset) => view.state.doc.lineAt(Math.min(offset, view.state.doc.length)).number,
   };
+}
+
+/** The number of characters that two texts have in common at the begin and at the end. */
+function difference(one: string, other: string): { readonly from: number; readonly tail: number } {
+  const shorter = Math.min(one.length, other.length);
+  const common = (length: number, isEqual: (from: number, to: number) => boolean) => {
+    let at = 0;
+    for (let step = length; step > 0; ) {
+      if (at + step <= length && isEqual(at, at + step)) at += step;
+      else step = Math.floor(step / 2);
+    }
+    return at;
+  };
+  const from = common(shorter, (begin, end) => one.slice(begin, end) === other.slice(begin, end));
+  const tail = common(shorter - from, (begin, end) => {
+    const [first, second] = [one.length, other.length];
+    return one.slice(first - end, first - begin) === other.slice(second - end, second - begin);
+  });
+  return { from, tail };
 }
 
 class NoteMarker extends GutterMarker {

@@ -5,13 +5,14 @@ import { usePolled } from '../../api/polled.js';
 import type { PolicyChange } from '../../charts/draft.chart.js';
 import { session } from '../../node.js';
 import { addressOf, go } from '../../router.js';
+import { inSlices } from '../../slices.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
 import { PolicyDiffView } from '../../ui/policy-diff.js';
 import { Ago } from '../../ui/time.js';
 import { ChangeReview } from './change-review.js';
 import { keepDraft } from './kept-drafts.js';
 import { documentOf } from './policy-requests.js';
-import { writeText } from './policy-text.js';
+import { writeSteps } from './policy-text.js';
 import { etagOf } from './stored-policies.js';
 
 type PolicyRecord = Schemas['PolicyRecord'];
@@ -159,7 +160,7 @@ function TakeText({ row: { id, revision }, record }: { readonly row: Row; readon
     try {
       const params = { path: { id, revision: String(revision) } } as never;
       const stored = await bodyOf(api.GET('/api/v1/policies/{id}/history/{revision}', { params }));
-      const text = writeText(documentOf(stored));
+      const text = await inSlices(writeSteps(documentOf(stored)));
       keepDraft(id, { text, etag: etagOf(record), revision: record.revision });
       go(addressOf('policy', { id }));
     } catch (error) {

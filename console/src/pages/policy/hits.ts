@@ -1,3 +1,4 @@
+import { useEffect, useRef } from 'preact/hooks';
 import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { type Polled, usePolled } from '../../api/polled.js';
 import { full, short, span } from '../../format.js';
@@ -8,39 +9,101 @@ export type Hit = Schemas['Hits']['items'][number];
 export type RuleHits = {
   readonly since: string;
   readonly items: readonly Hit[];
-  readonly byRule: ReadonlyMap<string, Hit>;
-  /** Whether further rules have hits that are not loaded. */
+  readonly byRule: ReadonlyMap<string | null, ReadonlyMap<string | null, Hit>>;
+  /** Whether other rules have hits that are not loaded. */
   readonly isPart: boolean;
   readonly isPartial: boolean;
 };
 
+const PAGE = 1_000;
 const MAX_PAGES = 10;
-const keyOf = (group: string | null, rule: string | null) => `${group}\n${rule}`;
+/** Of a policy with more rules, the page reads the hits of the rules that it shows. */
+export const MANY_RULES = 5_000;
+const POLL_MS = 5_000;
+const SETTLED_MS = 250;
+/** The names of groups and rules in one request, as characters of its address. */
+const MAX_NAMES = 6_000;
 
-/** The hits of the policy in force; nothing for another policy, whose rules decide nothing. */
-export function useHits(isActive: boolean): Polled<RuleHits | null> {
-  return usePolled<RuleHits | null>(
+type Query = { readonly group?: string[]; readonly rule?: string[]; readonly unused?: boolean };
+
+export type HitsOf = {
+  /** Whether the policy is in force. The rules of another policy decide nothing. */
+  readonly isActive: boolean;
+  readonly rules: readonly RulePlace[];
+  /** The rules that the page shows. Of a large policy, only these have counts. */
+  readonly shown: readonly RulePlace[];
+  readonly isUnused: boolean;
+};
+
+/** The hits of the policy in force, at first and again and again; null for a policy that is not in force. */
+export function useHits({ isActive, rules, shown, isUnused }: HitsOf): Polled<RuleHits | null> {
+  const isLarge = rules.length > MANY_RULES;
+  const queries = useRef<readonly Query[]>([]);
+  queries.current = isLarge ? [...(isUnused ? [{ unused: true }] : []), ...queriesOf(shown)] : [{}];
+  const hits = usePolled<RuleHits | null>(
     async (signal) => {
       if (!isActive) return null;
-      const items: Hit[] = [];
-      let cursor: string | null = null;
-      for (let page = 0; ; page++) {
-        const query: { limit: number; cursor?: string } = { limit: 1_000, ...(cursor === null ? {} : { cursor }) };
-        const hits: Schemas['Hits'] = await bodyOf(api.GET('/api/v1/policy/hits', { params: { query }, signal }));
-        items.push(...hits.items);
-        cursor = hits.next_cursor;
-        if (cursor !== null && page < MAX_PAGES - 1) continue;
-        const byRule = new Map(items.map((hit) => [keyOf(hit.source_group, hit.rule), hit]));
-        return { since: hits.since, items, byRule, isPart: cursor !== null, isPartial: hits.partial };
+      const found: Schemas['Hits'][] = [];
+      let isPart = isLarge;
+      for (const query of queries.current) {
+        const { pages, isWhole } = await pagesOf(query, signal);
+        found.push(...pages);
+        isPart ||= !isWhole;
       }
+      const items = found.flatMap((page) => page.items);
+      const since = found[0]?.since;
+      if (since === undefined) return null;
+      return { since, items, byRule: byRuleOf(items), isPart, isPartial: found.some(({ partial }) => partial) };
     },
-    5_000,
-    String(isActive),
+    POLL_MS,
+    `${isActive} ${isLarge}`,
   );
+  const asked = JSON.stringify(queries.current);
+  useEffect(() => {
+    if (!isLarge) return;
+    const timer = setTimeout(hits.again, SETTLED_MS);
+    return () => clearTimeout(timer);
+  }, [asked]);
+  return hits;
+}
+
+/** Requests for the hits of these rules, and of other rules with the same ids in their groups. */
+function queriesOf(shown: readonly RulePlace[]): readonly Query[] {
+  const names = (of: (place: RulePlace) => string) => {
+    const all = [...new Set(shown.map(of))];
+    return all.join().length > MAX_NAMES ? undefined : all;
+  };
+  const [group, rule] = [names((place) => place.group), names((place) => place.rule)];
+  if (shown.length === 0 || (group === undefined && rule === undefined)) return [];
+  return [{ ...(group === undefined ? {} : { group }), ...(rule === undefined ? {} : { rule }) }];
+}
+
+async function pagesOf(query: Query, signal: AbortSignal) {
+  const pages: Schemas['Hits'][] = [];
+  for (let cursor: string | null = null; ; ) {
+    const params = { query: { ...query, limit: PAGE, ...(cursor === null ? {} : { cursor }) } };
+    const page: Schemas['Hits'] = await bodyOf(api.GET('/api/v1/policy/hits', { params, signal }));
+    pages.push(page);
+    cursor = page.next_cursor;
+    if (cursor === null || pages.length === MAX_PAGES) return { pages, isWhole: cursor === null };
+  }
 }
 
 export const hitOf = (hits: RuleHits | null, group: string | null, rule: string | null): Hit | undefined =>
-  hits?.byRule.get(keyOf(group, rule));
+  hits?.byRule.get(group)?.get(rule);
+
+function byRuleOf(items: readonly Hit[]): RuleHits['byRule'] {
+  const groups = new Map<string | null, Map<string | null, Hit>>();
+  for (const hit of items) {
+    let rules = groups.get(hit.source_group);
+    if (rules === undefined) {
+      rules = new Map();
+      groups.set(hit.source_group, rules);
+    }
+    rules.set(hit.rule, hit);
+  }
+  return groups;
+}
 
 /** The hits beside the rules of a text. A rule without a count is not in force. */
 export function lineNotes(rules: readonly RulePlace[], hits: RuleHits | null): readonly LineNote[] {

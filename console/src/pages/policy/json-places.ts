@@ -1,3 +1,5 @@
+import type { Steps } from '../../slices.js';
+
 /** A part of a text, as character offsets. */
 export type Place = { readonly from: number; readonly to: number };
 
@@ -8,10 +10,19 @@ export const pathOf = (pointer: string): string[] =>
     .slice(1)
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
 
-type Wanted = { readonly members: Map<string, Wanted>; readonly pointers: string[] };
+const LONGEST_PLACE = 200;
+/** The number of items of a list after which the search can be interrupted. */
+const PAUSE_EVERY = 64;
+
+type Wanted = {
+  readonly members: Map<string, Wanted>;
+  readonly pointers: string[];
+  /** Wanted of each item of a list. `found` is called before the members of the item are looked for. */
+  readonly items?: Wanted & { readonly found: (place: Place) => void };
+};
 
 /** Finds the places of JSON pointers, or of their nearest parents, in a valid JSON text, in one pass. */
-export function jsonPlaces(text: string, pointers: readonly string[]): ReadonlyMap<string, Place> {
+export function* jsonPlaces(text: string, pointers: readonly string[]): Steps<ReadonlyMap<string, Place>> {
   const root: Wanted = { members: new Map(), pointers: [] };
   for (const pointer of pointers) {
     let at = root;
@@ -22,6 +33,28 @@ export function jsonPlaces(text: string, pointers: readonly string[]): ReadonlyM
     }
     at.pointers.push(pointer);
   }
+  return yield* placesIn(text, root);
+}
+
+/**
+ * Finds the rules of each source group in a valid JSON text. `path`: the keys of the maps around the list of
+ * groups.
+ */
+export function* jsonRulePlaces(text: string, path: readonly string[]): Steps<readonly (readonly Place[])[]> {
+  const groups: Place[][] = [];
+  const none = { members: new Map(), pointers: [] };
+  const rules = { ...none, items: { ...none, found: (place: Place) => groups.at(-1)?.push(place) } };
+  const group = { ...none, members: new Map([['rules', rules]]), found: () => groups.push([]) };
+  const list: Wanted = { ...none, items: group };
+  const root = [...path, 'source_groups'].reduceRight<Wanted>(
+    (inner, key) => ({ ...none, members: new Map([[key, inner]]) }),
+    list,
+  );
+  yield* placesIn(text, root);
+  return groups;
+}
+
+function* placesIn(text: string, root: Wanted): Steps<ReadonlyMap<string, Place>> {
   const found = new Map<string, Place>();
   const note = (wanted: Wanted, place: Place) => {
     for (const pointer of wanted.pointers) found.set(pointer, place);
@@ -65,7 +98,7 @@ export function jsonPlaces(text: string, pointers: readonly string[]): ReadonlyM
     const end = text.indexOf('\n', from);
     return end === -1 ? text.length : end;
   };
-  const value = (wanted: Wanted | undefined, key: Place | undefined) => {
+  function* value(wanted: Wanted | undefined, key: Place | undefined): Steps<void> {
     blank();
     const from = at;
     const open = text[at];
@@ -74,22 +107,25 @@ export function jsonPlaces(text: string, pointers: readonly string[]): ReadonlyM
       if (wanted !== undefined) note(wanted, { from, to: at });
       return;
     }
-    note(wanted, key ?? { from, to: Math.min(lineEnd(from), from + 200) });
-    if (wanted.members.size === 0) return skip();
+    note(wanted, key ?? { from, to: Math.min(lineEnd(from), from + LONGEST_PLACE) });
+    if (wanted.members.size === 0 && wanted.items === undefined) return skip();
     at++;
     for (let index = 0; ; index++) {
       blank();
       if (at >= text.length || text[at] === '}' || text[at] === ']') break;
-      if (open === '[') value(wanted.members.get(String(index)), undefined);
-      else {
+      if (index % PAUSE_EVERY === PAUSE_EVERY - 1) yield;
+      if (open === '[') {
+        wanted.items?.found({ from: at, to: Math.min(lineEnd(at), at + LONGEST_PLACE) });
+        yield* value(wanted.members.get(String(index)) ?? wanted.items, undefined);
+      } else {
         const keyFrom = at;
         const name = JSON.parse(string()) as string;
-        value(wanted.members.get(name), { from: keyFrom, to: at });
+        yield* value(wanted.members.get(name), { from: keyFrom, to: at });
       }
     }
     at++;
-  };
-  value(root, undefined);
+  }
+  yield* value(root, undefined);
   return found;
 }
 

@@ -1,27 +1,40 @@
+import type { LazyText } from '../../charts/draft.chart.js';
+
 /** A draft that survives a reload of the page, with the stored text from which it was made. */
 export type KeptDraft = { readonly text: string; readonly etag: string | null; readonly revision: number | null };
+type Draft = Omit<KeptDraft, 'text'> & { readonly text: LazyText };
 
 const keyOf = (id: string | null) => `weir.draft.${id ?? 'new'}`;
 /** Drafts that are too large for the storage of the browser stay until the page is reloaded. */
-const inMemory = new Map<string, KeptDraft>();
+const inMemory = new Map<string, Draft>();
+/** The storage takes about five million characters, and refuses a longer text only after it was written. */
+const LONGEST_STORED = 2_000_000;
 
 /** Keeps a draft in this tab. Returns false if a reload of the page loses it. */
-export function keepDraft(id: string | null, draft: KeptDraft): boolean {
+export function keepDraft(id: string | null, draft: Draft): boolean {
   const key = keyOf(id);
-  try {
-    sessionStorage.setItem(key, JSON.stringify(draft));
-    inMemory.delete(key);
-    return true;
-  } catch {
-    sessionStorage.removeItem(key);
-    inMemory.set(key, draft);
-    return false;
+  if (draft.text.length <= LONGEST_STORED) {
+    try {
+      sessionStorage.setItem(key, JSON.stringify({ ...draft, text: draft.text.toString() }));
+      inMemory.delete(key);
+      return true;
+    } catch {
+      // The storage is full.
+    }
   }
+  sessionStorage.removeItem(key);
+  inMemory.set(key, draft);
+  return false;
 }
+
+export const hasDraft = (id: string | null): boolean =>
+  inMemory.has(keyOf(id)) || sessionStorage.getItem(keyOf(id)) !== null;
 
 export function keptDraft(id: string | null): KeptDraft | null {
   const text = sessionStorage.getItem(keyOf(id));
-  return text === null ? (inMemory.get(keyOf(id)) ?? null) : (JSON.parse(text) as KeptDraft);
+  if (text !== null) return JSON.parse(text) as KeptDraft;
+  const draft = inMemory.get(keyOf(id));
+  return draft === undefined ? null : { ...draft, text: draft.text.toString() };
 }
 
 export function forgetDraft(id: string | null): void {

@@ -2,12 +2,13 @@ import { useSignal } from '@preact/signals';
 import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { draftOf, referenceOf } from '../../asked-policy.js';
 import { addressOf, go } from '../../router.js';
+import { inSlices } from '../../slices.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
 import { RegionRow, RuleName, sentence } from '../../ui/regions.js';
 import { keepDraft, keptDraft } from './kept-drafts.js';
 import { editText } from './policy-edits.js';
 import { storedPolicy } from './policy-requests.js';
-import { writeText } from './policy-text.js';
+import { writeSteps } from './policy-text.js';
 import { etagOf } from './stored-policies.js';
 
 type PolicyRecord = Schemas['PolicyRecord'];
@@ -42,9 +43,12 @@ export function Lint({ record }: { readonly record: PolicyRecord | null }) {
   const take = async (edits: readonly Schemas['LintEdit'][]) => {
     try {
       if (record === null && draft === null) return;
-      const text = draft?.text ?? writeText((await storedPolicy(id ?? '', new AbortController().signal)).document);
+      const text =
+        draft?.text ??
+        (await inSlices(writeSteps((await storedPolicy(id ?? '', new AbortController().signal)).document)));
       const origin = draft ?? { etag: record === null ? null : etagOf(record), revision: record?.revision ?? null };
-      keepDraft(id, { etag: origin.etag, revision: origin.revision, text: editText(text, edits) });
+      const { etag, revision } = origin;
+      keepDraft(id, { etag, revision, text: await inSlices(editText(text, edits)) });
       go(addressOf('policy', { id: id ?? 'new' }));
     } catch (error) {
       failure.value = error;

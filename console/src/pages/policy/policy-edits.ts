@@ -1,5 +1,7 @@
 import { type Document, isMap, isSeq, parseDocument, type YAMLMap } from 'yaml';
 import type { Schemas } from '../../api/client.js';
+import type { LazyText } from '../../charts/draft.chart.js';
+import type { Steps } from '../../slices.js';
 import { foldShort, isJson, jsonText, policyIn, yamlText } from './policy-text.js';
 
 /**
@@ -23,7 +25,9 @@ export class EditFailure extends Error {
 }
 
 /** Applies edits to a text. Comments stay, except those of removed rules. Throws `EditFailure`. */
-export function editText(text: string, edits: readonly PolicyEdit[]): string {
+export function* editText(before: LazyText, edits: readonly PolicyEdit[]): Steps<string> {
+  const text = before.toString();
+  yield;
   if (isJson(text)) {
     let root: Plain;
     try {
@@ -31,8 +35,11 @@ export function editText(text: string, edits: readonly PolicyEdit[]): string {
     } catch {
       throw new EditFailure('The text has syntax errors. Mend them first.');
     }
+    yield;
     for (const edit of edits) applyEdit(plainTree(root), edit);
-    return `${jsonText(root, '')}\n`;
+    const edited = yield* jsonText(root, '');
+    yield;
+    return `${edited}\n`;
   }
   const document: Document = parseDocument(text, { stringKeys: true });
   if (document.errors.length > 0) throw new EditFailure('The text has syntax errors. Mend them first.');

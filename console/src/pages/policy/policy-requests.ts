@@ -1,5 +1,6 @@
 import { ApiFailure, api, bodyOf, responseOf, type Schemas } from '../../api/client.js';
 import type { Applied, DraftProblem, Judgement, PolicyChange, Terms } from '../../charts/draft.chart.js';
+import { inSlices } from '../../slices.js';
 import { formOf, readText, type TextDocument, withNames } from './policy-text.js';
 
 /** A stored policy as the text that a person edits. `record`: null for a new policy. */
@@ -24,7 +25,12 @@ type Query = Readonly<Record<string, string>>;
 /** Sends a change, or tries it with `dry_run`. The text of a change must have no syntax errors. */
 function send(change: PolicyChange, query: Query, document: TextDocument | null, signal?: AbortSignal) {
   const header = query.dry_run === undefined && change.etag !== null ? { 'if-match': change.etag } : {};
-  const rest = signal === undefined ? {} : { signal };
+  const json = document?.json ?? null;
+  const rest = {
+    ...(signal === undefined ? {} : { signal }),
+    // To write a large document again takes as long as to read it.
+    ...(json === null ? {} : { bodySerializer: () => json }),
+  };
   if (change.kind === 'text') {
     const value = document?.value ?? {};
     const body = value as never;
@@ -54,7 +60,19 @@ function send(change: PolicyChange, query: Query, document: TextDocument | null,
   }
 }
 
-const documentIn = (change: PolicyChange) => (change.kind === 'text' ? readText(change.text.toString()) : null);
+function documentIn(change: PolicyChange, signal?: AbortSignal): Promise<TextDocument | null> {
+  return inSlices(
+    (function* () {
+      if (change.kind !== 'text') return null;
+      const text = change.text.toString();
+      yield;
+      const document = readText(text);
+      yield;
+      return document;
+    })(),
+    signal,
+  );
+}
 
 /**
  * Asks the node about a change by a dry run. Syntax errors are found without it. Throws if the node does not
@@ -63,30 +81,33 @@ const documentIn = (change: PolicyChange) => (change.kind === 'text' ? readText(
 export async function judge(
   change: PolicyChange,
   signal: AbortSignal,
-  onRead: (document: TextDocument) => void = () => {},
+  onRead: (document: TextDocument) => Promise<void> = async () => {},
 ): Promise<Judgement> {
-  const document = documentIn(change);
+  const document = await documentIn(change, signal);
   if (document !== null && document.value === null)
     return { isSound: false, problems: document.syntax.map((problem) => ({ pointer: '', ...problem })) };
-  if (document !== null) onRead(document);
+  if (document !== null) await onRead(document);
   try {
     const sent = send(change, { dry_run: 'true' }, document, signal) as Promise<{ data?: unknown; response: Response }>;
     const result = (await bodyOf(sent)) as Schemas['PolicyDryRun'];
-    return { isSound: true, result, warnings: placed(result.warnings, document) };
+    return { isSound: true, result, warnings: await placed(result.warnings, document) };
   } catch (failure) {
     if (!(failure instanceof ApiFailure) || failure.status >= 500 || failure.status === 401 || failure.status === 429)
       throw failure;
     const { problems = [], detail } = failure.problem;
-    const found = problems.length === 0 ? [{ pointer: '', message: detail }] : placed(problems, document);
+    const found = problems.length === 0 ? [{ pointer: '', message: detail }] : await placed(problems, document);
     return { isSound: false, problems: found };
   }
 }
 
-function placed(
+async function placed(
   problems: readonly { readonly pointer: string; readonly message: string }[],
   document: TextDocument | null,
-): DraftProblem[] {
-  const places = document?.places(problems.map(({ pointer }) => pointer));
+): Promise<DraftProblem[]> {
+  const places =
+    document === null || problems.length === 0
+      ? undefined
+      : await inSlices(document.places(problems.map(({ pointer }) => pointer)));
   const value = document?.value ?? null;
   return problems.map(({ pointer, message }) => ({
     pointer: withNames(pointer, value),
@@ -105,7 +126,7 @@ export async function apply(change: PolicyChange, terms: Terms): Promise<Applied
     ...(terms.comment.trim() === '' ? {} : { comment: terms.comment.trim() }),
     ...(terms.overrides.length === 0 ? {} : { override: terms.overrides.join(',') }),
   };
-  const sent = send(change, query, documentIn(change)) as Promise<{ data?: unknown; response: Response }>;
+  const sent = send(change, query, await documentIn(change)) as Promise<{ data?: unknown; response: Response }>;
   const { data, headers } = await responseOf(sent);
   const { revision } = (data ?? {}) as { revision?: number };
   const generation = headers.get('weir-generation');

@@ -1,6 +1,7 @@
 import { Document, isMap, isNode, isScalar, isSeq, LineCounter, type ParsedNode, parseDocument } from 'yaml';
 import type { Schemas } from '../../api/client.js';
-import { jsonPlaces, type Place, pathOf } from './json-places.js';
+import { finish, type Steps } from '../../slices.js';
+import { jsonPlaces, jsonRulePlaces, type Place, pathOf } from './json-places.js';
 
 type SyntaxProblem = Place & { readonly message: string };
 export type RulePlace = Place & { readonly group: string; readonly rule: string };
@@ -14,7 +15,9 @@ export type TextDocument = {
    * The places of JSON pointers, or of their nearest parents that exist. A pointer to a map is the place of
    * its key.
    */
-  places(pointers: readonly string[]): ReadonlyMap<string, Place>;
+  places(pointers: readonly string[]): Steps<ReadonlyMap<string, Place>>;
+  /** The text, if it is JSON. */
+  readonly json: string | null;
 };
 
 const MAX_ALIASES = 100;
@@ -40,7 +43,12 @@ export function readText(text: string): TextDocument {
   return yamlDocument(text);
 }
 
-const refused = (...syntax: SyntaxProblem[]): TextDocument => ({ value: null, syntax, places: () => new Map() });
+const refused = (...syntax: SyntaxProblem[]): TextDocument => ({
+  value: null,
+  syntax,
+  json: null,
+  places: (pointers) => jsonPlaces('', pointers),
+});
 
 function jsonErrorPlace(text: string): Place {
   try {
@@ -52,8 +60,9 @@ function jsonErrorPlace(text: string): Place {
   return { from: 0, to: 1 };
 }
 
-function jsonDocument(text: string, value: Record<string, unknown>): TextDocument {
-  return { value, syntax: [], places: (pointers) => jsonPlaces(text, pointers) };
+/** A JSON text whose value is known already. */
+export function jsonDocument(text: string, value: Readonly<Record<string, unknown>>): TextDocument {
+  return { value, syntax: [], json: text, places: (pointers) => jsonPlaces(text, pointers) };
 }
 
 function yamlDocument(text: string): TextDocument {
@@ -74,10 +83,12 @@ function yamlDocument(text: string): TextDocument {
   return {
     value: value as Record<string, unknown>,
     syntax: [],
-    places: (pointers) =>
-      new Map(
+    json: null,
+    *places(pointers) {
+      return new Map(
         pointers.map((pointer) => [pointer, yamlPlace(document.contents, pathOf(pointer)) ?? { from: 0, to: 0 }]),
-      ),
+      );
+    },
   };
 }
 
@@ -129,22 +140,28 @@ export function singletonOf(document: object): Schemas['PolicyConfig'] {
 }
 
 /** The rules of a policy with their places in the text, in the order of the text. */
-export function rulePlaces(document: TextDocument): RulePlace[] {
-  if (document.value === null) return [];
-  const prefix = formOf(document.value) === 'envelope' ? '/policy' : '';
-  const rules: { readonly group: string; readonly rule: string; readonly pointer: string }[] = [];
-  listOf(policyIn(document.value).source_groups).forEach((group, groupAt) => {
-    listOf(group?.rules).forEach((rule, ruleAt) => {
-      if (typeof group.id !== 'string' || typeof rule?.id !== 'string') return;
-      const pointer = `${prefix}/source_groups/${groupAt}/rules/${ruleAt}`;
-      rules.push({ group: group.id, rule: rule.id, pointer });
-    });
-  });
-  const places = document.places(rules.map(({ pointer }) => pointer));
-  return rules.flatMap(({ group, rule, pointer }) => {
-    const place = places.get(pointer);
-    return place === undefined ? [] : [{ group, rule, ...place }];
-  });
+export function* rulePlaces(document: TextDocument): Steps<RulePlace[]> {
+  const { value, json } = document;
+  if (value === null) return [];
+  const path = formOf(value) === 'envelope' ? ['policy'] : [];
+  const groups = listOf(policyIn(value).source_groups);
+  const places: readonly (readonly (Place | undefined)[])[] =
+    json === null ? yield* yamlRulePlaces(document, path, groups) : yield* jsonRulePlaces(json, path);
+  return groups.flatMap((group, groupAt) =>
+    listOf(group?.rules).flatMap((rule, ruleAt) => {
+      const place = places[groupAt]?.[ruleAt];
+      if (typeof group.id !== 'string' || typeof rule?.id !== 'string' || place === undefined) return [];
+      return [{ group: group.id, rule: rule.id, ...place }];
+    }),
+  );
+}
+
+function* yamlRulePlaces(document: TextDocument, path: readonly string[], groups: readonly Item[]) {
+  const pointers = groups.map((group, groupAt) =>
+    listOf(group?.rules).map((_, ruleAt) => `/${[...path, 'source_groups', groupAt, 'rules', ruleAt].join('/')}`),
+  );
+  const places = yield* document.places(pointers.flat());
+  return pointers.map((rules) => rules.map((pointer) => places.get(pointer)));
 }
 
 /**
@@ -169,9 +186,12 @@ export function withNames(text: string, value: Readonly<Record<string, unknown>>
  * Writes a document as YAML, or as JSON with one rule a line if it is large. Reading it returns the same
  * document.
  */
-export function writeText(value: unknown): string {
+export const writeText = (value: unknown): string => finish(writeSteps(value));
+
+export function* writeSteps(value: unknown): Steps<string> {
   const json = JSON.stringify(value);
-  if (json.length > LONGEST_YAML) return `${jsonText(value, '')}\n`;
+  yield;
+  if (json.length > LONGEST_YAML) return `${yield* jsonText(value, '')}\n`;
   const document = new Document(value, { aliasDuplicateObjects: false });
   foldShort(document.contents);
   return yamlText(document);
@@ -199,22 +219,22 @@ export function foldShort(node: unknown, key = ''): void {
 }
 
 /** Writes JSON in which a value stands on one line if it is short, or a rule. */
-export function jsonText(value: unknown, indent: string, isLine = false): string {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (isLine) return JSON.stringify(value);
+export function* jsonText(value: unknown, indent: string): Steps<string> {
+  if (typeof value !== 'object' || value === null || isRule(value)) return JSON.stringify(value);
   const flat = isSmall(value) ? JSON.stringify(value) : null;
   if (flat !== null && flat.length <= LONGEST_LINE) return flat;
   const deeper = `${indent} `;
-  if (Array.isArray(value)) {
-    const lines = value.map((item) => `${deeper}${jsonText(item, deeper, isRule(item))}`);
-    return `[\n${lines.join(',\n')}\n${indent}]`;
+  const lines: string[] = [];
+  const isList = Array.isArray(value);
+  for (const [key, member] of Object.entries(value)) {
+    lines.push(`${deeper}${isList ? '' : `${JSON.stringify(key)}: `}${yield* jsonText(member, deeper)}`);
+    if (lines.length % PAUSE_EVERY === 0) yield;
   }
-  const lines = Object.entries(value).map(
-    ([key, member]) => `${deeper}${JSON.stringify(key)}: ${jsonText(member, deeper)}`,
-  );
-  return `{\n${lines.join(',\n')}\n${indent}}`;
+  return isList ? `[\n${lines.join(',\n')}\n${indent}]` : `{\n${lines.join(',\n')}\n${indent}}`;
 }
 
+/** The number of lines of a list after which the writing can be interrupted. */
+const PAUSE_EVERY = 64;
 const isRule = (item: unknown) => typeof item === 'object' && item !== null && 'match' in item;
 
 /** Whether a value can fit on one line. Large values are not written only to find that out. */

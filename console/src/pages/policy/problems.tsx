@@ -17,8 +17,6 @@ const SHOWN = 50;
 export function Problems({ context: { judgement, failure }, state, onGo, text }: Props) {
   const list = judgement === null ? [] : judgement.isSound ? judgement.warnings : judgement.problems;
   if (list.length === 0 && (failure === null || state !== 'unanswered')) return null;
-  const doc = text.current?.text().toString() ?? '';
-  const lineOf = lineCounter(doc);
   return (
     <Panel title="To look at">
       {state === 'unanswered' && <Failure failure={failure} />}
@@ -30,7 +28,7 @@ export function Problems({ context: { judgement, failure }, state, onGo, text }:
           >
             {from !== undefined && (
               <button type="button" class="link" onClick={() => onGo(from)}>
-                line {full(lineOf(from))}
+                line {full(text.current?.lineOf(from) ?? 1)}
               </button>
             )}{' '}
             {message}
@@ -40,12 +38,4 @@ export function Problems({ context: { judgement, failure }, state, onGo, text }:
       {list.length > SHOWN && <p class="muted">{full(list.length - SHOWN)} more are marked in the text.</p>}
     </Panel>
   );
-}
-
-function lineCounter(text: string): (offset: number) => number {
-  return (offset) => {
-    let line = 1;
-    for (let at = text.indexOf('\n'); at !== -1 && at < offset; at = text.indexOf('\n', at + 1)) line++;
-    return line;
-  };
 }

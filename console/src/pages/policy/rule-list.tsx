@@ -1,4 +1,5 @@
 import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
 import { full, short } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
@@ -12,17 +13,29 @@ type Props = {
   readonly failure: unknown;
   readonly isActive: boolean;
   readonly onGo: (offset: number) => void;
+  readonly onShown: (rules: readonly RulePlace[]) => void;
 };
 const SHOWN = 100;
 
 /** The rules of the text with their hits; on request only those that nothing uses. */
-export function RuleList({ rules, hits, failure, isActive, onGo }: Props) {
+export function RuleList({ rules, hits, failure, isActive, onGo, onShown }: Props) {
   const words = useSignal('');
   const isUnused = query.value.get('show') === 'unused';
   const sought = words.value.trim().toLowerCase();
-  const matching = rules.filter(({ group, rule }) => {
-    if (isUnused && hitOf(hits, group, rule)?.unused !== true) return false;
-    return sought === '' || `${group} / ${rule}`.toLowerCase().includes(sought);
+  const isFiltered = sought !== '' || isUnused;
+  const matching = !isFiltered
+    ? rules
+    : rules.filter(({ group, rule }) => {
+        if (isUnused && hitOf(hits, group, rule)?.unused !== true) return false;
+        return sought === '' || `${group} / ${rule}`.toLowerCase().includes(sought);
+      });
+  const shown = matching.slice(0, SHOWN);
+  const last = useRef<readonly RulePlace[]>([]);
+  useEffect(() => {
+    const isSame = shown.length === last.current.length && shown.every((each, at) => each === last.current[at]);
+    if (isSame) return;
+    last.current = shown;
+    onShown(shown);
   });
   const defaults = (hits?.items ?? []).filter(({ rule }) => rule === null);
   const show = (event: Event) => {
@@ -59,7 +72,7 @@ export function RuleList({ rules, hits, failure, isActive, onGo }: Props) {
         </Empty>
       ) : (
         <ul class="plain-list">
-          {matching.slice(0, SHOWN).map(({ group, rule, from }) => (
+          {shown.map(({ group, rule, from }) => (
             <li key={`${group} ${rule} ${from}`}>
               <button type="button" class="link" onClick={() => onGo(from)}>
                 <span class="muted">{group} /</span> {rule}
@@ -85,7 +98,7 @@ export function RuleList({ rules, hits, failure, isActive, onGo }: Props) {
       {isActive && hits !== null && (
         <p class="muted">
           Packets since <Ago at={hits.since} />.
-          {hits.isPart && ` Only the first ${full(hits.items.length)} rules have counts here.`}
+          {hits.isPart && ' Of this many rules, only those that are shown have counts.'}
           {hits.isPartial && ' Not all nodes of the cluster responded.'}
         </p>
       )}
