@@ -5,6 +5,7 @@ import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { PackedEvents } from '#dataplane/events/batch.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import { MergeError } from '#observe/findings/store/finding-store.js';
+import { FlowHistory } from '#observe/flow-history/flow-history.js';
 import { LocalObserver } from '#observe/local-observer.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { StoreError } from '#store/store-error.js';
@@ -132,6 +133,27 @@ test('`LocalObserver` requests allowed events only while the filter of a reader 
   observer.hub.close(1);
   observer.reportWanted();
   expect(said).toEqual(['wanted false false false', 'wanted false false true', 'wanted false false false']);
+});
+
+test('`LocalObserver` requests events of flows while it records which flows were seen, and records them', async () => {
+  const history = new FlowHistory({ retentionMs: 3_600_000, maxFlows: 1_000 }, Date.now());
+  const asked: boolean[] = [];
+  const recording = new LocalObserver(
+    { count: 0, merge: async () => {} },
+    {
+      ...{ frame: () => {}, subscribed: () => {}, refused: () => {}, trouble: () => {}, relief: () => {} },
+      wanted: ({ flows }) => void asked.push(flows),
+    },
+    0,
+    history,
+  );
+  const { port1, port2 } = new MessageChannel();
+  recording.readEvents({ ...source, batches: port2 });
+  port1.postMessage(packedOf([{ type: 'flow_opened', destinationPort: 443 }], { unixMs: Date.now() }));
+  await expect.poll(() => recording.counts().flowHistory.flows).toBe(1);
+  expect(asked).toEqual([true]);
+  await recording.close();
+  port1.close();
 });
 
 test('`LocalObserver` repeats a failed merge later without losing findings, and reports the failure only once', async () => {

@@ -83,6 +83,30 @@ test('`analysePolicies` refuses an analysis that exceeds its time limit as too c
   });
 });
 
+test.each([
+  ['none are recorded', async () => null, 'this node records no flows: flow_history.retention is 0s'],
+  [
+    'the observer does not run',
+    async () => {
+      throw new Error('the observer is not running');
+    },
+    'the recorded flows cannot be read: the observer is not running',
+  ],
+  [
+    'the observer does not answer',
+    () => new Promise<never>(() => {}),
+    'the recorded flows cannot be read: no answer within 2000 ms',
+  ],
+])('a diff has no impact and says why if %s', async (_, flows, reason) => {
+  const given = { ...(await ports(30_000)), seen: { node: 'node-a', flows } };
+  const after = officeAfter((draft) => draft.source_groups.splice(0, 1));
+  const asked = { subject: 'ann', signal: new AbortController().signal };
+  expect(await analysePolicies(given, drafts(OFFICE, after), diff, asked)).toMatchObject({
+    kind: 'diff',
+    diff: { verdict: 'closes', impact: null, impact_unavailable: reason },
+  });
+});
+
 test('`analysePolicies` refuses a stored policy or revision that does not exist', async () => {
   const given = await ports(30_000);
   const asked = { subject: 'ann', signal: new AbortController().signal };

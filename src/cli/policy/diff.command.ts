@@ -31,7 +31,7 @@ const ALL = 1_000;
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
   remote(policy.command('diff'))
     .description(
-      'show which flows a file would open and close, compared with the active policy or another one, or two revisions; exits with 3 if they differ',
+      'show which flows a file would open and close, compared with the active policy or another one, or two revisions, and which of them the node has seen; exits with 3 if they differ',
     )
     .option('-f, --file <file>', 'YAML or JSON, an envelope or in singleton form; - reads standard input')
     .option('--id <policy-id>', 'compare with the policy of this id')
@@ -42,7 +42,7 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
         .argParser(wholeNumber)
         .conflicts('file'),
     )
-    .option('--all', 'show every region of flows, and every change of DNS lookups')
+    .option('--all', 'show every region of flows, every change of DNS lookups, and every seen flow that changes')
     .addOption(new Option('--text', 'compare the texts of the policies instead of their flows').conflicts('all'))
     .action(async ({ file, from, to, ...options }: DiffOptions) => {
       const client = createClient(options, terminal);
