@@ -66,10 +66,10 @@ test('a staged roll-out is on each page of each console, can go back, and can be
   const before = await rig.agree(1, 5_000);
   await rig.put('n2', '10.1.0.2', '?rollout_share=10&rollout_hold=300');
   const page = await show('n1', '');
-  await page.getByText(`Generation ${before + 1} is rolled out`).waitFor();
+  await page.getByText(`Generation ${before + 1} is being rolled out`).waitFor();
   await page.getByRole('link', { name: 'Show the roll-out' }).click();
   await page.getByRole('heading', { name: `Roll-out of generation ${before + 1}` }).waitFor();
-  await page.locator('main').getByText('10 % of the nodes enforce it first').waitFor();
+  await page.getByText('10 % of the nodes enforce it first').waitFor();
   await page.locator('main li', { hasText: 'n2' }).getByText('well').waitFor();
   await row(page, rig.node('n1')).getByText('behind').waitFor();
   await browser.expectAccessible();

@@ -2,7 +2,7 @@ import type { Schemas } from '../api/client.js';
 import { endPendingChange } from '../api/pending-change.js';
 import { clockTime, span } from '../format.js';
 import { node, session } from '../node.js';
-import { addressOf } from '../router.js';
+import { addressOf, path } from '../router.js';
 import { useAction } from './action.js';
 import { Failure, StateMark } from './parts.js';
 import { Lasting, now } from './time.js';
@@ -57,7 +57,9 @@ export function SilentBar() {
 export function PendingBar() {
   const pending = node.report.value?.pending.pending ?? null;
   if (pending === null) return null;
-  return pending.kind === 'rollout' ? <RolloutBar pending={pending} /> : <ConfirmBar pending={pending} />;
+  if (pending.kind === 'confirm') return <ConfirmBar pending={pending} />;
+  // The page Nodes shows more of it.
+  return path.value === 'nodes' ? null : <RolloutBar pending={pending} />;
 }
 
 type Pending = NonNullable<Schemas['PendingChange']['pending']>;
@@ -68,7 +70,8 @@ function RolloutBar({ pending }: { readonly pending: Pending }) {
   return (
     <div class="bar pending" role="status">
       <span>
-        <strong>Generation {pending.generation} is rolled out.</strong> {pending.share} % of the nodes enforce it first.{' '}
+        <strong>Generation {pending.generation} is being rolled out.</strong> {pending.share} % of the nodes enforce it
+        first.{' '}
         {left > 0 ? (
           <>
             All nodes follow in <strong class="countdown">{span(left)}</strong>.

@@ -182,8 +182,7 @@ function Row({ item, checks, newest, cluster, onRemoved }: RowProps) {
       <th scope="row">
         {id}{' '}
         <span class="muted">
-          {id === cluster.leader && 'leads '}
-          {id === cluster.node_id && 'this node'}
+          {[id === cluster.node_id && 'this node', id === cluster.leader && 'leads'].filter(Boolean).join(', ')}
         </span>
         <small>
           <span class="mono">{item.address}</span>, {item.version}
