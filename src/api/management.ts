@@ -3,6 +3,7 @@ import type { PeerOperations } from '#cluster/operations.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
 import type { FindingPage, FindingQuery } from '#observe/findings/finding-filter.js';
+import type { SeenFlowPage, SeenFlowQuery } from '#observe/flow-history/listed-flows.js';
 import type { Metrics } from '#observe/metrics/metrics.js';
 import type { NodeStats } from '#observe/metrics/stats.js';
 import type { StatsSeriesView } from '#observe/metrics/stats-series.js';
@@ -36,6 +37,8 @@ export type Management = Operations & {
     query(query: FindingQuery): Promise<FindingPage | Refusal>;
     readonly nodeId: string;
   };
+  /** Returns the flows that this node has seen; see `Observer.listSeenFlows`. */
+  readonly seenFlows: (query: SeenFlowQuery) => Promise<SeenFlowPage | null>;
   /** Records an API event as a finding. Returns immediately and never throws. */
   record(event: AuditEvent): void;
   stats(): Promise<NodeStats>;

@@ -48,6 +48,7 @@ import { statsSeriesResource } from '#api/status/stats-series.route.js';
 import { sysdumpResource } from '#api/status/sysdump.route.js';
 import { flowsResource } from '#api/traffic/flows.route.js';
 import { hitsResource } from '#api/traffic/hits.route.js';
+import { seenFlowsResource } from '#api/traffic/seen-flows.route.js';
 import { wiretapResource } from '#api/traffic/wiretap.route.js';
 import type { TokenIdentity } from '#store/tokens/token-verdict.js';
 import type { Access, Api, Listener, Resource } from './api.js';
@@ -87,6 +88,7 @@ const RESOURCES: Readonly<Record<Listener, readonly Resource[]>> = {
     tokensResource,
     sessionResource,
     flowsResource,
+    seenFlowsResource,
     dnsCacheResource,
     auditResource,
     wiretapResource,

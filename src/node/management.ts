@@ -98,6 +98,7 @@ export function managementOf(
     tokens: authority,
     sessions: authority.sessions,
     findings: { nodeId: config.node.id, query: (query) => observer.findings(query).catch(unread) },
+    seenFlows: (query) => observer.listSeenFlows(query),
     record: (event) => observer.record(auditDelta(event, Date.now())),
     stats,
     series,

@@ -6,6 +6,7 @@ import type { SeenConnections } from '#contracts/service-plane/seen-connection.j
 import type { ObserverStats } from '#observe/metrics/stats.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
+import type { SeenFlowPage, SeenFlowQuery } from './flow-history/listed-flows.js';
 import type { Frame } from './wiretap/frame.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
@@ -15,6 +16,7 @@ export type ObserverRequests = {
   stats(): Omit<ObserverStats, 'readers' | 'lostReader'>;
   /** Returns the recorded flows; null if none are recorded. The buffers are shared, not copied. */
   seenFlows(): SeenFlows | null;
+  listSeenFlows(query: SeenFlowQuery): SeenFlowPage | null;
   close(): void;
 };
 

@@ -11,6 +11,7 @@ import type { ObserverStats } from '#observe/metrics/stats.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import type { FindingDelta } from './findings/finding.js';
 import type { FindingPage, FindingQuery } from './findings/finding-filter.js';
+import type { SeenFlowPage, SeenFlowQuery } from './flow-history/listed-flows.js';
 import type { ObserverOptions } from './observer.worker.js';
 import type { FromObserver, ObserverRequests, ToObserver, Wanted } from './observer-messages.js';
 import { Readers, type Sink } from './wiretap/readers.js';
@@ -137,6 +138,11 @@ export class Observer {
   /** Returns the recorded flows; null if none are recorded. Rejects if the thread does not run. */
   async seenFlows(): Promise<SeenFlows | null> {
     return this.#running().request('seenFlows', []);
+  }
+
+  /** Returns the recorded flows that match; null if none are recorded. Rejects if the thread does not run. */
+  async listSeenFlows(query: SeenFlowQuery): Promise<SeenFlowPage | null> {
+    return this.#running().request('listSeenFlows', [query]);
   }
 
   async findings(query: FindingQuery): Promise<FindingPage> {

@@ -5,6 +5,7 @@ import { WorkerServer } from '#threads/worker-server.js';
 import { createSinks, type SinkOptions, sinkNames } from './findings/sinks/sinks.js';
 import type { FlowHistoryOptions } from './flow-history/flow-history.js';
 import { openFlowHistory } from './flow-history/flow-history-file.js';
+import { listedFlows } from './flow-history/listed-flows.js';
 import { LocalObserver } from './local-observer.js';
 import type { FromObserver, ObserverRequests, ToObserver } from './observer-messages.js';
 
@@ -59,6 +60,7 @@ parent.serve(
     findings: (query) => store.query(query),
     stats: () => ({ ...observer.counts(), sinks: sinks.states.map(({ failure: _, ...counts }) => counts) }),
     seenFlows: () => flowHistory?.history.read(Date.now()) ?? null,
+    listSeenFlows: (query) => (flowHistory === null ? null : listedFlows(flowHistory.history.read(Date.now()), query)),
     close: async () => {
       await observer.close();
       await flowHistory?.close();

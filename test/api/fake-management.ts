@@ -184,6 +184,7 @@ export type FakeManagement = Management & {
     replyTo: Packet | null;
     hits: Awaited<ReturnType<Management['traffic']['hits']>>;
     flows: Awaited<ReturnType<Management['traffic']['flows']>>;
+    seenFlows: Awaited<ReturnType<Management['seenFlows']>>;
     /** The arguments of the queries for hits, flows and findings, in order of arrival. */
     readonly asked: unknown[];
     members: Awaited<ReturnType<Management['kubernetes']['members']>>;
@@ -214,6 +215,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     revoked: new Set(),
     hits: { policy: RECORD, generation: 7, sinceMs: Date.parse(SINCE), items: [], next: null },
     flows: { matched: 0, items: [], next: null },
+    seenFlows: null,
     asked: [],
     members: { networks: [], total: 0, members: [], next: null },
     findings: [{ items: [], next: null }],
@@ -474,6 +476,10 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
       learned: unused,
       arrival: unused,
       destinationTranslation: unused,
+    },
+    seenFlows: async (query) => {
+      reads.asked.push(query);
+      return reads.seenFlows;
     },
     findings: {
       nodeId: 'node-a',

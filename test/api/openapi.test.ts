@@ -109,6 +109,7 @@ describe('OpenAPI document', () => {
         'DELETE /api/v1/session',
         'POST /api/v1/session/link',
         'GET /api/v1/flows',
+        'GET /api/v1/flows/seen',
         'DELETE /api/v1/flows',
         'GET /api/v1/dns-cache',
         'GET /api/v1/audit/findings',

@@ -285,3 +285,49 @@ describe('DELETE /api/v1/flows', () => {
     expect([answer.statusCode, node.changes]).toEqual([403, []]);
   });
 });
+
+describe('GET /api/v1/flows/seen', () => {
+  const coverage = {
+    ...{ since: SINCE, denied_since: SINCE, until: SINCE, recorded_minutes: 3, recording: true },
+    ...{ flows: 9, folded: 0, events_lost: 0, events_not_recorded: 0 },
+  };
+  const seenFlow = {
+    ...{ folded: false, src_ip: '10.0.0.7', dst_ip: '192.0.2.1', hostname: 'www.example.com', proto: 6, dst_port: 443 },
+    ...{ icmp_type: null, icmp_code: null, connections: 4, first_seen: SINCE, last_seen: SINCE },
+    last_verdict: 'allow' as const,
+  };
+
+  test('GET /api/v1/flows/seen passes its filter to the record, and returns the flows with what the record covers', async () => {
+    const { ask, node } = await rig();
+    node.reads.seenFlows = { matched: 5, connections: 7, flows: [seenFlow], coverage };
+    const query =
+      'src=10.0.0.0/8&dst=192.0.2.1&dst_port=443&proto=tcp&hostname=*.Example.com.&verdict=allow&order=connections&limit=1';
+    const answer = await ask('GET', `/api/v1/flows/seen?${query}&since=${SINCE}`, readonly);
+    expect([answer.statusCode, answer.json()]).toEqual([
+      200,
+      { node_id: expect.any(String), matched: 5, connections: 7, items: [seenFlow], coverage },
+    ]);
+    expect(node.reads.asked).toEqual([
+      {
+        sources: [{ address: 0x0a000000, length: 8 }],
+        destinations: [{ address: 0xc0000201, length: 32 }],
+        ports: [{ low: 443, high: 443 }],
+        protocols: [6],
+        hostnames: ['*.example.com'],
+        verdicts: ['allow'],
+        sinceS: SINCE_MS / 1_000,
+        order: 'connections',
+        limit: 1,
+      },
+    ]);
+  });
+
+  test('GET /api/v1/flows/seen is 503 on a node that records no flows', async () => {
+    const { ask } = await rig();
+    const answer = await ask('GET', '/api/v1/flows/seen', readonly);
+    expect([answer.statusCode, answer.json().detail]).toEqual([
+      503,
+      'this node records no flows: flow_history.retention is 0s',
+    ]);
+  });
+});

@@ -135,3 +135,15 @@ test('changes of the configuration and refused sign-ins have lists of their own'
   await page.getByRole('link', { name: 'Gaps and conflicts' }).click();
   await page.locator('.list-size').waitFor();
 });
+
+test('the flows of the last days are listed with their last verdict, and the filter selects among them', async () => {
+  const { page } = browser;
+  await browser.open('traffic?tab=seen&filter=dst_port:443');
+  const rows = page.getByRole('region', { name: 'Seen flows' }).locator('tbody tr');
+  await expect.poll(() => rows.allTextContents()).toEqual([expect.stringMatching(/allowed.*10\.77\.2\.2.*tcp\/443/)]);
+  await browser.expectAccessible();
+  await browser.open('traffic?tab=seen&filter=verdict:deny&order=connections');
+  await expect.poll(async () => (await rows.allTextContents()).every((text) => text.includes('denied'))).toBe(true);
+  await rows.first().getByRole('link', { name: 'Why?' }).click();
+  await page.getByRole('heading', { name: /denied/ }).waitFor();
+});

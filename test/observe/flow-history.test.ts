@@ -11,6 +11,7 @@ import { EVENT_FLAG } from '#dataplane/events/event.js';
 import { FlowHistory } from '#observe/flow-history/flow-history.js';
 import { openFlowHistory } from '#observe/flow-history/flow-history-file.js';
 import { FlowTable } from '#observe/flow-history/flow-table.js';
+import { listedFlows, type SeenFlowQuery } from '#observe/flow-history/listed-flows.js';
 import { AddressNames } from '#observe/names/address-names.js';
 import { formatAddress } from '#policy/model/ipv4.js';
 import { address } from '#test/policy/sample.js';
@@ -258,5 +259,70 @@ describe('the file of the flow history', () => {
     const history = open()?.history.read(now);
     expect([history?.count, Math.min(...(history?.sources ?? []))]).toEqual([1_000, 2_000]);
     expect(history?.coverage.sinceS).toBeGreaterThan(now / 1_000 - 1_010);
+  });
+});
+
+describe('the list of seen flows', () => {
+  const names = new AddressNames();
+  names.add(SERVER, 'www.example.com');
+  const OTHER = address('198.51.100.9');
+  const history = new FlowHistory(OPTIONS, START);
+  const see = (seconds: number, given: EventInput): void => {
+    const at = START + seconds * SECOND;
+    history.add(batchOf([event(given)], { unixMs: at }), names, at);
+  };
+  for (let at = 0; at < 3; at++) see(at, { type: 'flow_opened' });
+  see(10, { type: 'flow_opened', destination: OTHER, destinationPort: 80 });
+  see(20, denied({ source: address('10.1.0.1'), destination: OTHER, destinationPort: 22 }));
+  const every: SeenFlowQuery = {
+    ...{ sources: [], destinations: [], ports: [], protocols: [], hostnames: [], verdicts: [] },
+    ...{ sinceS: 0, order: 'last_seen', limit: 10 },
+  };
+  const listed = (given: Partial<SeenFlowQuery>) => listedFlows(history.read(START + 60_000), { ...every, ...given });
+  const network = (text: string, length: number) => ({ address: address(text), length });
+
+  test.each<[string, Partial<SeenFlowQuery>, number[]]>([
+    ['no filter', {}, [22, 80, 443]],
+    ['the most frequent first', { order: 'connections' }, [443, 80, 22]],
+    ['a source network', { sources: [network('10.0.0.0', 24)] }, [80, 443]],
+    ['a destination', { destinations: [network('198.51.100.9', 32)] }, [22, 80]],
+    ['a range of ports', { ports: [{ low: 23, high: 443 }] }, [80, 443]],
+    ['another protocol', { protocols: [IPPROTO.udp] }, []],
+    ['a pattern of names', { hostnames: ['*.example.com'] }, [443]],
+    ['a name that nobody has', { hostnames: ['example.com'] }, []],
+    ['a verdict', { verdicts: ['deny'] }, [22]],
+    ['a time', { sinceS: START / SECOND + 10 }, [22, 80]],
+  ])('with %s, the list has the flows that match', (_, given, ports) => {
+    expect(listed(given).flows.map(({ dst_port: port }) => port)).toEqual(ports);
+  });
+
+  test('the list counts what its limit leaves out, and says what the record covers', () => {
+    const { matched, connections, flows, coverage } = listed({ limit: 1 });
+    expect([matched, connections, flows]).toEqual([
+      3,
+      5,
+      [
+        {
+          ...{ folded: false, src_ip: '10.1.0.1', dst_ip: '198.51.100.9', hostname: null },
+          ...{ proto: 6, dst_port: 22, icmp_type: null, icmp_code: null, connections: 1 },
+          first_seen: new Date(START + 20_000).toISOString(),
+          last_seen: new Date(START + 20_000).toISOString(),
+          last_verdict: 'deny',
+        },
+      ],
+    ]);
+    expect([coverage.flows, coverage.recording, coverage.since]).toEqual([3, true, new Date(START).toISOString()]);
+  });
+
+  test('a folded flow is in each destination network that overlaps with its own', () => {
+    const folding = new FlowHistory({ ...OPTIONS, maxFlows: 16 }, START);
+    for (let at = 0; at < 3; at++)
+      folding.add(batchOf([event({ type: 'flow_opened', destinationPort: at })], { unixMs: START }), names, START);
+    const within = (text: string, length: number) =>
+      listedFlows(folding.read(START), { ...every, destinations: [network(text, length)] }).flows.map(
+        ({ folded, dst_ip: to }) => [folded, to],
+      );
+    expect(within('192.0.77.0', 24)).toEqual([[true, '192.0.0.0/16']]);
+    expect(within('192.1.0.0', 16)).toEqual([]);
   });
 });

@@ -9,7 +9,8 @@ import { TableHead } from './table-head.js';
 import { Ago } from './time.js';
 
 type Impact = Schemas['PolicyImpact'];
-type SeenFlow = Schemas['ImpactFlow'];
+type ImpactFlow = Schemas['ImpactFlow'];
+type SeenFlow = Schemas['SeenFlow'];
 
 const ROWS = 8;
 const ECHO_REQUEST = 8;
@@ -41,14 +42,14 @@ export function SeenFlows({ impact, unavailable }: Props) {
               record these facts.
             </p>
           )}
-          <Coverage impact={impact} />
+          <Coverage node={impact.node} coverage={impact.coverage} />
         </>
       )}
     </section>
   );
 }
 
-function FlowTable({ flows }: { readonly flows: readonly SeenFlow[] }) {
+function FlowTable({ flows }: { readonly flows: readonly ImpactFlow[] }) {
   return (
     <section class="scroll" aria-label="Seen flows that the change affects">
       <table>
@@ -61,16 +62,7 @@ function FlowTable({ flows }: { readonly flows: readonly SeenFlow[] }) {
               <td>
                 <EffectMark flow={flow} />
               </td>
-              <td>
-                <code>{flow.src_ip}</code>
-              </td>
-              <td>
-                {flow.hostname !== null && <>{flow.hostname} </>}
-                <code class={flow.hostname === null ? '' : 'muted'}>{flow.dst_ip}</code>
-              </td>
-              <td>
-                <code>{serviceText(flow)}</code>
-              </td>
+              <SeenEnds flow={flow} />
               <td class="number">
                 {full(flow.connections)}
                 {flow.effect === 'opens' ? ' denied' : ''}
@@ -78,13 +70,36 @@ function FlowTable({ flows }: { readonly flows: readonly SeenFlow[] }) {
               <td>
                 <Ago at={flow.last_seen} />
               </td>
-              <td>{canExplain(flow) && <a href={whyAddress(flow)}>Why?</a>}</td>
+              <WhyCell flow={flow} />
             </tr>
           ))}
         </tbody>
       </table>
     </section>
   );
+}
+
+/** The cells with the source, the destination and the service of a flow. */
+export function SeenEnds({ flow }: { readonly flow: SeenFlow }) {
+  return (
+    <>
+      <td>
+        <code>{flow.src_ip}</code>
+      </td>
+      <td>
+        {flow.hostname !== null && <>{flow.hostname} </>}
+        <code class={flow.hostname === null ? '' : 'muted'}>{flow.dst_ip}</code>
+      </td>
+      <td>
+        <code>{serviceText(flow)}</code>
+      </td>
+    </>
+  );
+}
+
+/** The cell with the link to the explanation of a flow. */
+export function WhyCell({ flow }: { readonly flow: SeenFlow }) {
+  return <td>{canExplain(flow) && <a href={whyAddress(flow)}>Why?</a>}</td>;
 }
 
 const WORDS = {
@@ -94,14 +109,16 @@ const WORDS = {
   audit: ['is reported otherwise', 'may be reported otherwise'],
 } as const;
 
-function EffectMark({ flow: { effect, depends } }: { readonly flow: SeenFlow }) {
+function EffectMark({ flow: { effect, depends } }: { readonly flow: ImpactFlow }) {
   const word = WORDS[effect][depends ? 1 : 0];
   if (effect === 'inspection' || effect === 'audit') return <>{word}</>;
   return <VerdictMark verdict={effect === 'opens' ? 'allow' : 'deny'} word={word} />;
 }
 
-/** The flows that were looked at, and those that can be missing. */
-function Coverage({ impact: { node, coverage } }: { readonly impact: Impact }) {
+type CoverageProps = { readonly node: string; readonly coverage: Impact['coverage'] };
+
+/** The flows that are recorded, and those that can be missing. */
+export function Coverage({ node, coverage }: CoverageProps) {
   const { since, until, recorded_minutes: minutes, flows, folded, events_lost: lost, recording } = coverage;
   const seconds = (Date.parse(until) - Date.parse(since)) / 1_000;
   const missing = [

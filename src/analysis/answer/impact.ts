@@ -5,12 +5,12 @@ import type { Decider, DeciderFinder } from '#analysis/engine/decider.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
 import { bySources, RegionIndex } from '#analysis/engine/region-index.js';
 import { KEYS, PORTS } from '#analysis/engine/rule-diagrams.js';
-import { f64At, itemAt, u8At, u16At, u32At } from '#arrays/read.js';
+import { f64At, itemAt, u16At, u32At } from '#arrays/read.js';
 import type { DiffCause, DiffEffect } from '#contracts/analysis/diff-effect.js';
 import type { ImpactCount, ImpactFlow, PolicyImpact } from '#contracts/analysis/policy-impact.js';
-import { FOLDED, FOLDED_BITS, type SeenFlows, UNKNOWN_NAMES, VERDICT_BITS } from '#contracts/analysis/seen-flows.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
-import { verdictOf } from '#contracts/policy/verdict-word.js';
+import { seenFlow, seenTime } from '#contracts/analysis/seen-flow.js';
+import { FOLDED, FOLDED_BITS, type SeenFlows, UNKNOWN_NAMES } from '#contracts/analysis/seen-flows.js';
+import { PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import { deciderName } from './decider-name.js';
 import { impactSummary } from './impact-summary.js';
@@ -60,21 +60,10 @@ export function policyImpact(
   const rows = new AffectedRows(compared, finders, seen, options);
   const effects = rows.effects();
   const flows = rows.first(options.limit).map((row) => rows.flow(row));
-  const { coverage } = seen;
   return {
     node: options.node,
-    summary: impactSummary(effects, coverage, compared.left.length === 0),
-    coverage: {
-      since: timeText(coverage.sinceS),
-      denied_since: timeText(coverage.deniedSinceS),
-      until: timeText(coverage.untilS),
-      recorded_minutes: Math.floor(coverage.recordedS / 60),
-      recording: coverage.isRecording,
-      flows: seen.count,
-      folded: coverage.folded,
-      events_lost: coverage.lost,
-      events_not_recorded: coverage.unrecorded,
-    },
+    summary: impactSummary(effects, seen.coverage, compared.left.length === 0),
+    coverage: seenTime(seen),
     effects,
     flows,
     flows_omitted: rows.count - flows.length,
@@ -260,32 +249,15 @@ class AffectedRows {
     const { seen, compared } = this;
     const { space } = this.options;
     const nameList = u16At(seen.nameLists, row);
-    const service = u32At(seen.services, row);
-    const isFolded = service >= FOLDED;
-    const protocol = (service >>> 16) & 255;
-    const destination = u32At(seen.destinations, row);
     const { conditions } = compared;
     const holds = this.#holdsFor(nameList);
     const named = conditions.all().flatMap((atom, number) => (holds(atom) === true ? [number] : []));
     const holding = conditions.closure([...conditions.atomsOf(change.condition), ...named]) ?? new Set<number>();
     const [before, after] = this.finders.map((finder) => deciderName(finder.decide(this.#flowOf(row), holding)));
-    const hasPort = PORT_PROTOCOLS.includes(protocol) && !isFolded;
-    const isIcmp = protocol === IPPROTO.icmp && !isFolded;
     return {
       effect,
       depends,
-      folded: isFolded,
-      src_ip: space.format(u32At(seen.sources, row)),
-      dst_ip: `${space.format(destination)}${isFolded ? `/${FOLDED_BITS}` : ''}`,
-      hostname: isFolded ? null : (seen.names[nameList]?.[0] ?? null),
-      proto: protocol,
-      dst_port: hasPort ? service & 0xffff : null,
-      icmp_type: isIcmp ? (service >>> 8) & 255 : null,
-      icmp_code: isIcmp ? service & 255 : null,
-      connections: u32At(seen.counts, row),
-      first_seen: timeText(u32At(seen.first, row)),
-      last_seen: timeText(u32At(seen.last, row)),
-      last_verdict: verdictOf(u8At(seen.verdicts, row) & VERDICT_BITS) ?? 'allow',
+      ...seenFlow(seen, row, (address) => space.format(address)),
       before: before as ImpactFlow['before'],
       after: after as ImpactFlow['after'],
       cause: this.options.causeOf(change),
@@ -323,5 +295,3 @@ function effectOn(before: Decider, after: Decider): DiffEffect {
   if (passes(before.outcome) === passes(after.outcome)) return 'audit';
   return passes(after.outcome) ? 'opens' : 'closes';
 }
-
-const timeText = (seconds: number): string => new Date(seconds * 1_000).toISOString();

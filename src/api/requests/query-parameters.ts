@@ -53,6 +53,14 @@ export const protocols = listOf((text) => {
   return protocol === 'any' ? undefined : protocol;
 }, 'Must be tcp, udp, icmp, or a number from 0 to 255.');
 
+const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
+
+/** A query parameter with names, or `*.` before a name; it may be repeated. */
+export const hostnames = listOf((text) => {
+  const name = text.toLowerCase().replace(/\.$/, '');
+  return HOSTNAME.test(name) ? name : undefined;
+}, 'Must be a name, or `*.` before a name.');
+
 /** A query parameter with a whole number. This function reads all numbers in queries. */
 export const wholeNumber = (lowest: number, highest = Number.MAX_SAFE_INTEGER) => {
   const error =

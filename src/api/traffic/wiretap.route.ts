@@ -10,7 +10,7 @@ import {
   duration,
   FEW,
   few,
-  listOf,
+  hostnames,
   networks,
   oneOrMore,
   ports,
@@ -22,8 +22,6 @@ import { needPerformanceMode } from '#api/settings/performance-mode.route.js';
 import type { Sink } from '#observe/wiretap/readers.js';
 import { WIRETAP_TYPES, WIRETAP_VERDICTS, type WiretapFilter } from '#observe/wiretap/wiretap-filter.js';
 
-const HOSTNAME = /^(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*$/;
-
 const wiretapQuery = z.strictObject({
   scope: scope.describe(
     '`cluster`: the messages of all nodes; each names its node. `node`: only messages of this node.',
@@ -32,10 +30,7 @@ const wiretapQuery = z.strictObject({
   dst: networks.refine(few, FEW),
   port: ports.refine(few, FEW).describe('The port of either side.'),
   proto: protocols.refine(few, FEW),
-  hostname: listOf((text) => {
-    const name = text.toLowerCase().replace(/\.$/, '');
-    return HOSTNAME.test(name) ? name : undefined;
-  }, 'Must be a name, or `*.` before a name.')
+  hostname: hostnames
     .refine(few, FEW)
     .describe(
       'A name in a DNS query, in a TLS ClientHello or in an HTTP request, or a name for which an address of either side is granted.',

@@ -1,6 +1,5 @@
-import { type Command, InvalidArgumentError } from 'commander';
+import type { Command } from 'commander';
 import { z } from 'zod';
-import { instantSchema } from '#api/findings/instant.schema.js';
 import { append } from '#arrays/append.js';
 import { type Client, createClient } from '#cli/client/client.js';
 import { type Output, type Parameter, parseReply, print, remote, streamed, withQuery } from '#cli/client/remote.js';
@@ -10,7 +9,7 @@ import { styleOf } from '#cli/output/style.js';
 import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { pause } from '#cli/pause.js';
-import { durationMs } from '#contracts/duration.js';
+import { instant, SINCE } from './instant.js';
 import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
 import { FINDING_TITLES, type Finding, findingRow, findingSchema, identityOf } from './shown-finding.js';
 
@@ -51,11 +50,7 @@ export function addFindingsCommand(program: Command, terminal: Terminal): void {
     .option('--policy <policy-id...>', 'evaluated with these policies')
     .option('--src <cidr...>', 'sent by these addresses')
     .option('--dst <cidr...>', 'sent to these addresses')
-    .option(
-      '--since <time>',
-      'seen since this time: a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m',
-      instant,
-    )
+    .option('--since <time>', SINCE, instant)
     .option('--until <time>', 'seen until this time, in the same form', instant)
     .option('--local', 'of this node only')
     .option('--limit <count>', 'the maximum number', wholeNumber, 100)
@@ -154,13 +149,4 @@ async function follow({ client, path, filters, options, terminal }: Following): 
     }
     await pause(POLL_MS, interruption);
   }
-}
-
-function instant(text: string): string {
-  const ms = durationMs(text);
-  if (ms !== undefined) return new Date(Date.now() - ms).toISOString();
-  const at = instantSchema.safeParse(text);
-  if (!at.success)
-    throw new InvalidArgumentError('It must be a time in UTC such as 2026-01-31T12:00:00Z, or a duration such as 10m.');
-  return new Date(at.data).toISOString();
 }

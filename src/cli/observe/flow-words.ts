@@ -8,6 +8,16 @@ const PROTOCOLS = new Map([
 
 export const protocolName = (number: number): string => PROTOCOLS.get(number) ?? String(number);
 
+/** Returns a protocol with its destination port or ICMP type, such as `tcp/443`, `icmp/8`, `47`. */
+export function serviceText(flow: {
+  readonly proto: number;
+  readonly dst_port: number | null;
+  readonly icmp_type: number | null;
+}): string {
+  const number = flow.dst_port ?? flow.icmp_type;
+  return number === null ? protocolName(flow.proto) : `${protocolName(flow.proto)}/${number}`;
+}
+
 export const endpoint = (address: string, port: number | null | undefined): string =>
   port === null || port === undefined ? address : `${address}:${port}`;
 

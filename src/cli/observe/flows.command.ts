@@ -9,6 +9,7 @@ import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
+import { addSeenFlowsCommand } from './seen-flows.command.js';
 
 const PATH = '/api/v1/flows';
 const PAGE = 1_000;
@@ -68,7 +69,7 @@ type FilterOptions = {
 };
 
 export function addFlowsCommands(program: Command, terminal: Terminal): void {
-  const flows = program.command('flows').description('live flows of a node');
+  const flows = program.command('flows').description('live and seen flows of a node');
 
   filtered(remote(flows.command('list', { isDefault: true })))
     .description('list the flows that match')
@@ -95,6 +96,8 @@ export function addFlowsCommands(program: Command, terminal: Terminal): void {
       if (options.output === 'table' && matched > items.length)
         terminal.err(`${items.length} of ${matched} flows; --limit shows more\n`);
     });
+
+  addSeenFlowsCommand(flows, terminal);
 
   filtered(remote(flows.command('cut')))
     .description('remove the flows that match: their next packets are evaluated like those of new flows')

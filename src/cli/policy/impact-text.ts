@@ -1,4 +1,4 @@
-import { protocolName } from '#cli/observe/flow-words.js';
+import { serviceText } from '#cli/observe/flow-words.js';
 import { relativeTime } from '#cli/output/relative-time.js';
 import type { Style } from '#cli/output/style.js';
 import { visible } from '#cli/output/visible.js';
@@ -7,7 +7,6 @@ import type { ImpactFlow } from '#contracts/analysis/policy-impact.js';
 
 /** The maximum number of flows that the text shows without `all`. */
 const SHOWN = 3;
-const ICMP = 1;
 
 /**
  * Returns which of the flows that the node has seen a change affects, as lines: one sentence with the time
@@ -44,9 +43,4 @@ function flowLine(flow: ImpactFlow, style: Style): string {
   const destination = hostname === null ? to : `${visible(hostname)} (${to})`;
   const times = counted(connections, effect === 'opens' ? 'attempt' : 'connection');
   return `  ${paint(`${depends ? 'may ' : ''}${EFFECTS[effect]}`)} ${from} → ${destination} ${serviceText(flow)}   ${times}, last ${relativeTime(flow.last_seen)}`;
-}
-
-function serviceText({ proto, dst_port: port, icmp_type: type }: ImpactFlow): string {
-  if (port !== null) return `${protocolName(proto)}/${port}`;
-  return proto === ICMP && type !== null ? `icmp/${type}` : protocolName(proto);
 }

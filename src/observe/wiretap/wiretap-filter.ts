@@ -6,6 +6,7 @@ import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { AddressNames } from '#observe/names/address-names.js';
+import { nameTest } from '#observe/names/name-test.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
 import { AT, recordType, startOf, verdictName } from '#observe/wiretap/messages/event-record.js';
 import type { Seen } from './seen-batch.js';
@@ -181,13 +182,6 @@ function portTest(ranges: readonly Range[]): RecordTest {
 
 const isIn = (ranges: readonly Range[], port: number): boolean =>
   ranges.some(({ low, high }) => port >= low && port <= high);
-
-function nameTest(patterns: readonly string[]): ((name: string) => boolean) | null {
-  if (patterns.length === 0) return null;
-  const exact = new Set(patterns.filter((pattern) => !pattern.startsWith('*.')));
-  const suffixes = patterns.filter((pattern) => pattern.startsWith('*.')).map((pattern) => pattern.slice(1));
-  return (name) => exact.has(name) || suffixes.some((suffix) => name.endsWith(suffix));
-}
 
 function deciderTest({ groups, rules }: WiretapFilter): ((decider: NamedDecider) => boolean) | null {
   if (groups.length + rules.length === 0) return null;

@@ -4,11 +4,12 @@ import '../../style/traffic.css';
 import { node } from '../../node.js';
 import { addressOf, go, query } from '../../router.js';
 import { Tabs, tabOf } from '../../ui/tabs.js';
-import { FLOW_PARAMETERS, LIVE_PARAMETERS, queryOf, readFilter, withParameter } from './filter.js';
+import { FLOW_PARAMETERS, LIVE_PARAMETERS, queryOf, readFilter, SEEN_PARAMETERS, withParameter } from './filter.js';
 import { Flows } from './flows.js';
 import { Live } from './live.js';
 import { TrafficMap } from './map.js';
 import { SearchField } from './search-field.js';
+import { Seen } from './seen.js';
 import { useTraffic } from './stream.js';
 import { StreamState } from './stream-state.js';
 import { type View, viewOf } from './view.js';
@@ -17,8 +18,9 @@ const TABS = [
   ['live', 'Live'],
   ['flows', 'Open flows'],
   ['map', 'Map'],
+  ['seen', 'Last days'],
 ] as const;
-const NAMES = [...new Set<string>([...LIVE_PARAMETERS, ...FLOW_PARAMETERS])];
+const NAMES = [...new Set<string>([...LIVE_PARAMETERS, ...FLOW_PARAMETERS, ...SEEN_PARAMETERS])];
 
 /** Who talks to what? */
 export function Traffic() {
@@ -31,7 +33,13 @@ export function Traffic() {
       <h1>Who talks to what?</h1>
       <Tabs label="Views of the traffic" tabs={TABS} addressOf={(id) => addressOf('traffic', { ...view, tab: id })} />
       <FilterFields view={view} show={show} />
-      {tab === 'flows' ? <Flows view={view} /> : <Streamed tab={tab} view={view} show={show} />}
+      {tab === 'flows' ? (
+        <Flows view={view} />
+      ) : tab === 'seen' ? (
+        <Seen view={view} />
+      ) : (
+        <Streamed tab={tab} view={view} show={show} />
+      )}
     </>
   );
 }

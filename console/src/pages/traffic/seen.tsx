@@ -1,0 +1,110 @@
+import { useMemo } from 'preact/hooks';
+import { api, bodyOf, type Schemas } from '../../api/client.js';
+import { usePolled } from '../../api/polled.js';
+import { full, protocol } from '../../format.js';
+import { addressOf, go, query } from '../../router.js';
+import { Empty, Failure, type Verdict, VerdictMark } from '../../ui/parts.js';
+import { Coverage, SeenEnds, WhyCell } from '../../ui/seen-flows.js';
+import { useStill } from '../../ui/still.js';
+import { TableHead } from '../../ui/table-head.js';
+import { Ago } from '../../ui/time.js';
+import { passes, readFilter, SEEN_PARAMETERS } from './filter.js';
+import { listsOf } from './flows.js';
+import type { View } from './view.js';
+
+type SeenFlow = Schemas['SeenFlow'];
+const MOST = 500;
+const POLL_MS = 10_000;
+const ORDERS = [
+  ['last_seen', 'the latest first'],
+  ['connections', 'the most frequent first'],
+] as const;
+
+/** The flows that this node has seen in the last days. */
+export function Seen({ view }: { readonly view: View }) {
+  const filter = useMemo(() => readFilter(view.filter, SEEN_PARAMETERS), [view.filter]);
+  const order = query.value.get('order') === 'connections' ? ('connections' as const) : ('last_seen' as const);
+  const key = `${view.filter} ${order}`;
+  const seen = usePolled(
+    (signal) => {
+      const asked = listsOf(filter.parameters);
+      return bodyOf(api.GET('/api/v1/flows/seen', { params: { query: { ...asked, order, limit: MOST } }, signal }));
+    },
+    POLL_MS,
+    key,
+  );
+  const { shown: page, handlers } = useStill(seen.data.value, key);
+  const items = page?.items.filter((flow) => passes(textOf(flow), filter)) ?? [];
+  return (
+    <>
+      <Failure failure={seen.failure.value} />
+      <div class="stream-state">
+        <span>
+          <strong>{page === null ? '…' : full(page.matched)}</strong> seen {page?.matched === 1 ? 'flow' : 'flows'}
+        </span>
+        {page !== null && page.matched > page.items.length && (
+          <span class="muted">the first {full(page.items.length)} are listed: filter to see others</span>
+        )}
+        <label class="field choice">
+          <span class="visually-hidden">Order</span>
+          <select
+            value={order}
+            onChange={(event) =>
+              go(addressOf('traffic', { ...view, tab: 'seen', order: event.currentTarget.value }), { replace: true })
+            }
+          >
+            {ORDERS.map(([value, words]) => (
+              <option key={value} value={value}>
+                {words}
+              </option>
+            ))}
+          </select>
+        </label>
+      </div>
+      {page !== null && items.length === 0 && <Empty>No flow that this node has seen matches the filter.</Empty>}
+      {items.length > 0 && (
+        <section class="scroll" aria-label="Seen flows" {...handlers}>
+          <table class="flows">
+            <TableHead
+              columns={[
+                ...['Last verdict', 'From', 'To', 'Service'],
+                ...[{ number: 'Count' }, { number: 'First' }, { number: 'Last' }],
+                { hidden: 'Explanation' },
+              ]}
+            />
+            <tbody>
+              {items.map((flow) => (
+                <tr
+                  key={`${flow.src_ip} ${flow.dst_ip} ${flow.proto} ${flow.dst_port} ${flow.icmp_type} ${flow.icmp_code}`}
+                >
+                  <td>
+                    <VerdictMark
+                      verdict={verdictOf(flow)}
+                      {...(flow.last_verdict === 'redirect' ? { word: 'inspected' } : {})}
+                    />
+                  </td>
+                  <SeenEnds flow={flow} />
+                  <td class="number">{full(flow.connections)}</td>
+                  <td class="number">
+                    <Ago at={flow.first_seen} />
+                  </td>
+                  <td class="number">
+                    <Ago at={flow.last_seen} />
+                  </td>
+                  <WhyCell flow={flow} />
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </section>
+      )}
+      {page !== null && <Coverage node={page.node_id} coverage={page.coverage} />}
+    </>
+  );
+}
+
+const verdictOf = ({ last_verdict: verdict }: SeenFlow): Verdict =>
+  verdict === 'deny' ? 'deny' : verdict === 'audit' ? 'would_deny' : 'allow';
+
+const textOf = ({ src_ip, dst_ip, hostname, proto, dst_port, last_verdict }: SeenFlow): string =>
+  [src_ip, dst_ip, hostname, protocol(proto), dst_port, last_verdict].join(' ').toLowerCase();

@@ -1,0 +1,38 @@
+import { z } from 'zod';
+import type { SeenFlow, SeenTime } from '#contracts/analysis/seen-flow.js';
+
+const time = z.iso.datetime();
+const count = z.int().min(0);
+export const connections = count.describe(
+  'How often they were seen: flows that were opened, or packets that were denied.',
+);
+
+/** The members of a flow that the node has seen. */
+export const seenFlowMembers = {
+  folded: z.boolean().describe('Stands for all flows of the source and protocol to the network `dst_ip`.'),
+  src_ip: z.string(),
+  dst_ip: z.string().describe('As the policy sees it, after DNAT.'),
+  hostname: z.string().nullable().describe('The name for which the destination was last granted.'),
+  proto: z.int(),
+  dst_port: z.int().nullable(),
+  icmp_type: z.int().nullable(),
+  icmp_code: z.int().nullable(),
+  connections,
+  first_seen: time,
+  last_seen: time,
+  last_verdict: z.enum(['allow', 'deny', 'audit', 'redirect']),
+} satisfies { readonly [Name in keyof SeenFlow]: z.ZodType<SeenFlow[Name]> };
+
+export const SeenTimeSchema = z
+  .object({
+    since: time.describe('All flows that passed since then, while the node recorded, are known.'),
+    denied_since: time.describe('The same for flows that were only denied.'),
+    until: time,
+    recorded_minutes: count.describe('For how many minutes since `since` the node recorded.'),
+    recording: z.boolean().describe('False while performance mode is disabled.'),
+    flows: count.describe('The number of recorded flows.'),
+    folded: count.describe('How many of them stand for all flows of one source and protocol to a /16 network.'),
+    events_lost: count.describe('Events that were lost before they were recorded.'),
+    events_not_recorded: count.describe('Events of sources that had used their share of the record.'),
+  })
+  .meta({ id: 'SeenTime' }) satisfies z.ZodType<SeenTime>;
