@@ -10,6 +10,7 @@ import { Conflict } from './conflict.js';
 import { type Draft, type DraftTexts, startDraft } from './draft.js';
 import { DraftBar } from './draft-bar.js';
 import { Editor, type EditorHandle, type EditorMark } from './editor.js';
+import { FindBar, type Sought } from './find-bar.js';
 import { lineNotes, MANY_RULES, useHits } from './hits.js';
 import { dropDraft, forgetDraft, takeDropped } from './kept-drafts.js';
 import { EditFailure, editText, type PolicyEdit } from './policy-edits.js';
@@ -41,6 +42,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
   const marks = useMarks(draft);
   const rules = draft.rules.value;
   const inView = useSignal<readonly [from: number, to: number]>([0, 0]);
+  const sought = useSignal<Sought | null>(null);
   const listed = useSignal<readonly RulePlace[]>([]);
   const hits = useHits({
     isActive: record?.active === true,
@@ -198,6 +200,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
           onDiscard={discard}
           onMode={(mode) => void takeEdits([{ edit: 'set_mode', mode }], true)}
         />
+        <FindBar sought={sought} editor={editor} />
         <div class="editor-columns">
           <Editor
             text={draft.first}
@@ -207,6 +210,10 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
             marked={marked}
             complete={completePolicy}
             onEdit={draft.edited}
+            onFind={(direction, selected) => {
+              const words = direction === 0 && selected !== '' ? selected : (sought.value?.words ?? selected);
+              sought.value = { words, found: editor.current?.find(words, direction) ?? { number: 0, count: 0 } };
+            }}
             onView={(from, to) => {
               inView.value = [from, to];
             }}
@@ -233,7 +240,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
         </div>
         <p class="muted">
           The node stores the data of this text, not its comments and its layout. <kbd>Ctrl</kbd> <kbd>Space</kbd>{' '}
-          completes, and <kbd>Tab</kbd> leaves the editor.
+          completes, <kbd>Ctrl</kbd> <kbd>F</kbd> finds, and <kbd>Tab</kbd> leaves the editor.
           {rules.length > MANY_RULES &&
             ` The policy has ${full(rules.length)} rules, so that each of them is one line of JSON, and the node checks the text a few seconds after the last key.`}
           {!draft.survives.value && ' This draft is too large to survive a reload of the page.'}

@@ -40,9 +40,19 @@ export type EditorHandle = {
   /** Replaces the text by the smallest change, so that undo and the cursor keep working. */
   replace(text: string): void;
   goTo(offset: number): void;
+  /**
+   * Selects the next place of a text, regardless of upper and lower case. `direction`: 0 for a place that the
+   * selection can already begin.
+   */
+  find(words: string, direction: -1 | 0 | 1): Found;
+  focus(): void;
   /** The number of the line at an offset; 1 is the first. */
   lineOf(offset: number): number;
 };
+
+/** `number`: which of all places is selected; 0 for none. `count` is at most `MOST_FOUND`. */
+export type Found = { readonly number: number; readonly count: number };
+export const MOST_FOUND = 1_000;
 
 type Props = {
   /** The text at first; later changes of this property do nothing. */
@@ -57,6 +67,8 @@ type Props = {
   readonly onEdit?: (text: LazyText) => void;
   /** Called with the offsets of the text in view, at first and when it scrolls. */
   readonly onView?: (from: number, to: number) => void;
+  /** Called for Ctrl+F with 0, and for F3 with the direction. */
+  readonly onFind?: (direction: -1 | 0 | 1, selected: string) => void;
   readonly handle?: RefObject<EditorHandle | null>;
 };
 
@@ -71,6 +83,7 @@ export function Editor({
   complete,
   onEdit,
   onView,
+  onFind,
   handle,
 }: Props) {
   const host = useRef<HTMLDivElement>(null);
@@ -91,6 +104,7 @@ export function Editor({
           notes === undefined ? [] : noteGutter,
           EditorState.readOnly.of(isReadOnly),
           EditorView.contentAttributes.of({ 'aria-label': label, spellcheck: 'false' }),
+          onFind === undefined ? [] : findKeys(onFind),
           complete === undefined ? [] : autocompletion({ override: [complete], icons: false }),
           EditorView.updateListener.of((update) => {
             if (update.docChanged) edited.current?.(update.state.doc);
@@ -155,8 +169,63 @@ function handleOf(view: EditorView): EditorHandle {
       view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: 'center' }) });
       view.focus();
     },
+    find: (words, direction) => {
+      const place = placeOf(view.state, words, direction);
+      if (place.at === -1) return place;
+      view.dispatch({
+        selection: { anchor: place.at, head: place.at + words.length },
+        effects: EditorView.scrollIntoView(place.at, { y: 'center' }),
+      });
+      return place;
+    },
+    focus: () => view.focus(),
     lineOf: (offset) => view.state.doc.lineAt(Math.min(offset, view.state.doc.length)).number,
   };
+}
+
+function findKeys(onFind: NonNullable<Props['onFind']>) {
+  const run = (direction: -1 | 0 | 1) => (view: EditorView) => {
+    const { from, to } = view.state.selection.main;
+    onFind(direction, view.state.sliceDoc(from, Math.min(to, from + 200)).split('\n')[0] ?? '');
+    return true;
+  };
+  return keymap.of([
+    { key: 'Mod-f', run: run(0), preventDefault: true },
+    { key: 'F3', run: run(1), shift: run(-1), preventDefault: true },
+  ]);
+}
+
+/** The text of a document in lower case. The copy of a long text takes too long for each key. */
+let lowered: { readonly doc: unknown; readonly text: string } | undefined;
+
+function placeOf({ doc, selection }: EditorState, words: string, direction: -1 | 0 | 1): Found & { at: number } {
+  if (lowered?.doc !== doc) {
+    const text = doc.toString();
+    const lower = text.toLowerCase();
+    // A few letters have another length in lower case.
+    lowered = { doc, text: lower.length === text.length ? lower : text };
+  }
+  const { text } = lowered;
+  const wanted = words.toLowerCase();
+  if (wanted === '') return { at: -1, number: 0, count: 0 };
+  const { from, to } = selection.main;
+  let at =
+    direction === -1
+      ? from === 0
+        ? -1
+        : text.lastIndexOf(wanted, from - 1)
+      : text.indexOf(wanted, direction === 0 ? from : to);
+  if (at === -1) at = direction === -1 ? text.lastIndexOf(wanted) : text.indexOf(wanted);
+  let [number, count] = [0, 0];
+  for (
+    let next = text.indexOf(wanted);
+    next !== -1 && count < MOST_FOUND;
+    next = text.indexOf(wanted, next + wanted.length)
+  ) {
+    count++;
+    if (next <= at) number = count;
+  }
+  return { at, number, count };
 }
 
 /** The number of characters that two texts have in common at the begin and at the end. */
