@@ -84,6 +84,26 @@ test('a staged roll-out is on each page of each console, can go back, and can be
   expect(await rig.agree(before + 4, 5_000)).toBeGreaterThan(before + 3);
 });
 
+test('the review of a change offers stages in a cluster, and the change is then in force at a part of the nodes', async () => {
+  const before = await generation();
+  const rule = { id: 'staged', action: 'allow', match: { dst_ips: ['10.1.0.7'], proto: 'tcp', dst_ports: [26] } };
+  const proposal = encodeURIComponent(JSON.stringify({ source_group: 'lan', before: null, rule }));
+  const page = await show('n1', `policy?propose=${proposal}`);
+  await page.getByLabel('In stages: a part of the nodes first, all of them after').check();
+  await page.getByLabel('% of the nodes').fill('40');
+  await browser.expectAccessible();
+  await page.getByRole('button', { name: 'Apply', exact: true }).click();
+  await page.getByRole('heading', { name: 'Rolled out to the first nodes' }).waitFor();
+  await page.getByText(`Generation ${before + 1} is rolled out.`).waitFor();
+  const { pending } = (await rig.node('n3').request('GET', '/api/v1/policy/pending')).body as {
+    pending: { kind: string; share: number };
+  };
+  expect([pending.kind, pending.share]).toEqual(['rollout', 40]);
+  await page.getByRole('link', { name: 'Show the roll-out' }).click();
+  await page.getByRole('button', { name: 'All nodes now' }).click();
+  await page.getByText(`Generation ${before + 1} is rolled out.`).waitFor({ state: 'detached' });
+});
+
 test('the consoles show traffic and findings of all nodes, with the node that saw them', async () => {
   const flood = rig.flood('n2');
   onTestFinished(() => void flood.kill());

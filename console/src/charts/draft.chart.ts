@@ -39,6 +39,8 @@ export type Terms = {
    * confirmation.
    */
   readonly confirmWithin: number | null;
+  /** In a cluster: the percentage of the nodes that enforce the change first, for how many seconds. */
+  readonly rollout?: { readonly share: number; readonly hold: number } | null;
   readonly comment: string;
   /** The assertions that the change may break. */
   readonly overrides: readonly string[];

@@ -23,6 +23,7 @@ export function AfterApply({ state, context, onClose }: Props) {
     heading.current?.focus();
   }, [state]);
   const { applied, revertReason, change } = context;
+  const isStaged = context.terms?.rollout != null && applied?.generation != null;
   const generation = applied?.generation;
   return (
     <section class={`panel after-apply ${state}`} aria-labelledby="after-apply">
@@ -38,20 +39,24 @@ export function AfterApply({ state, context, onClose }: Props) {
               ? 'The node went back to the former policy'
               : change.kind === 'delete'
                 ? 'Deleted'
-                : generation == null
-                  ? 'Stored'
-                  : 'Kept'}
+                : isStaged
+                  ? 'Rolled out to the first nodes'
+                  : generation == null
+                    ? 'Stored'
+                    : 'Kept'}
           </>
         )}
       </h2>
       {state === 'awaiting_confirmation' && <Countdown context={context} />}
       {state === 'kept' && (
         <p role="status">
-          {change.kind === 'delete'
-            ? 'The policy is no longer stored. Its history stays, and a rollback creates it again.'
-            : generation == null
-              ? `Revision ${applied?.revision} is stored. The policy in force did not change.`
-              : `${applied?.revision == null ? 'The policy' : `Revision ${applied.revision}`} is in force.`}
+          {isStaged
+            ? `The first nodes enforce generation ${generation}. All nodes follow unless one of these gets a fault; the page Nodes shows how they are, and ends the roll-out early.`
+            : change.kind === 'delete'
+              ? 'The policy is no longer stored. Its history stays, and a rollback creates it again.'
+              : generation == null
+                ? `Revision ${applied?.revision} is stored. The policy in force did not change.`
+                : `${applied?.revision == null ? 'The policy' : `Revision ${applied.revision}`} is in force.`}
         </p>
       )}
       {state === 'reverted' && (

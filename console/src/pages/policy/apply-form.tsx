@@ -26,7 +26,10 @@ type Props = {
 export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }: Props) {
   const { change, failure } = context;
   const seconds = useSignal(60);
-  const isConfirmed = useSignal(true);
+  const how = useSignal<'confirm' | 'stages' | 'at_once'>('confirm');
+  const share = useSignal(10);
+  const hold = useSignal(300);
+  const isCluster = (node.report.value?.stats.cluster.members.length ?? 0) > 1;
   const comment = useSignal('');
   const overrides = useSignal<readonly string[]>([]);
   const mayWrite = session.mayWrite.value;
@@ -38,7 +41,8 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
   const submit = (event: Event) => {
     event.preventDefault();
     onApply({
-      confirmWithin: isOfForce && isConfirmed.value ? seconds.value : null,
+      confirmWithin: isOfForce && how.value === 'confirm' ? seconds.value : null,
+      rollout: isOfForce && how.value === 'stages' ? { share: share.value, hold: hold.value } : null,
       comment: comment.value,
       overrides: overrides.value,
     });
@@ -69,32 +73,47 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
           <Choice
             name="confirm"
             label="Keep it only if I confirm it within"
-            isChosen={isConfirmed.value}
+            isChosen={how.value === 'confirm'}
             onChoose={() => {
-              isConfirmed.value = true;
+              how.value = 'confirm';
             }}
           >
-            <select
-              aria-label="Time to confirm"
-              value={seconds.value}
-              disabled={!isConfirmed.value}
-              onChange={(event) => {
-                seconds.value = Number(event.currentTarget.value);
+            <Time label="Time to confirm" seconds={seconds} disabled={how.value !== 'confirm'} />
+          </Choice>
+          {isCluster && (
+            <Choice
+              name="confirm"
+              label="In stages: a part of the nodes first, all of them after"
+              isChosen={how.value === 'stages'}
+              onChoose={() => {
+                how.value = 'stages';
               }}
             >
-              {TIMES.map(([value, words]) => (
-                <option key={value} value={value}>
-                  {words}
-                </option>
-              ))}
-            </select>
-          </Choice>
+              <Time label="Time until all nodes follow" seconds={hold} disabled={how.value !== 'stages'} />
+              {how.value === 'stages' && (
+                <label class="stages">
+                  <input
+                    type="number"
+                    min={1}
+                    max={99}
+                    required
+                    value={share.value}
+                    onInput={(event) => {
+                      share.value = Number(event.currentTarget.value);
+                    }}
+                  />{' '}
+                  % of the nodes enforce it first, at least one. It is reverted if one of them gets a fault, or denies
+                  far more than before.
+                </label>
+              )}
+            </Choice>
+          )}
           <Choice
             name="confirm"
             label="Keep it at once, without confirmation"
-            isChosen={!isConfirmed.value}
+            isChosen={how.value === 'at_once'}
             onChoose={() => {
-              isConfirmed.value = false;
+              how.value = 'at_once';
             }}
           />
         </fieldset>
@@ -142,6 +161,27 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
         {isBusy ? 'Applying…' : change.kind === 'delete' ? 'Delete it' : 'Apply'}
       </button>
     </form>
+  );
+}
+
+type TimeProps = { readonly label: string; readonly seconds: { value: number }; readonly disabled: boolean };
+
+function Time({ label, seconds, disabled }: TimeProps) {
+  return (
+    <select
+      aria-label={label}
+      value={seconds.value}
+      disabled={disabled}
+      onChange={(event) => {
+        seconds.value = Number(event.currentTarget.value);
+      }}
+    >
+      {TIMES.map(([value, words]) => (
+        <option key={value} value={value}>
+          {words}
+        </option>
+      ))}
+    </select>
   );
 }
 

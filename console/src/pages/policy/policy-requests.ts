@@ -123,6 +123,9 @@ async function placed(
 export async function apply(change: PolicyChange, terms: Terms): Promise<Applied> {
   const query = {
     ...(terms.confirmWithin === null ? {} : { confirm_within: String(terms.confirmWithin) }),
+    ...(terms.rollout == null
+      ? {}
+      : { rollout_share: String(terms.rollout.share), rollout_hold: String(terms.rollout.hold) }),
     ...(terms.comment.trim() === '' ? {} : { comment: terms.comment.trim() }),
     ...(terms.overrides.length === 0 ? {} : { override: terms.overrides.join(',') }),
   };
