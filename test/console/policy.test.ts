@@ -90,7 +90,7 @@ describe('the page Policy', () => {
     await button('Discard').click();
   });
 
-  it('finds a text with Ctrl+F, goes to the next place with F3, and closes the search with Escape', async () => {
+  it('finds a text with Ctrl+F, goes to the next and the previous place, and closes the search with Escape', async () => {
     await browser.open('policy');
     await editor().getByText('office').click();
     await page.keyboard.press('Control+Home');
@@ -98,15 +98,15 @@ describe('the page Policy', () => {
     const field = page.getByRole('searchbox', { name: 'Find in the text' });
     await field.fill('ACTION');
     await page.getByText(/^1 of \d$/).waitFor();
-    await page.keyboard.press('F3');
+    await page.keyboard.press('Enter');
     await page.getByText(/^2 of \d$/).waitFor();
-    await page.keyboard.press('Shift+Enter');
+    await page.keyboard.press('Shift+F3');
     await page.getByText(/^1 of \d$/).waitFor();
     await browser.expectAccessible();
     await page.keyboard.press('Escape');
     await field.waitFor({ state: 'detached' });
-    await page.keyboard.press('F3');
-    await page.getByText(/^[12] of \d$/).waitFor();
+    await page.keyboard.press('Shift+F3');
+    await page.getByText(/^\d of \d$/).waitFor();
   });
 
   it('lists the rules that nothing uses, and marks the rule of a link', async () => {
