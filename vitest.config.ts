@@ -116,6 +116,8 @@ const modes: Readonly<Record<string, ViteUserConfig['test']>> = {
   faults: { include: ['test/**/*.faults.ts'] },
   /** `npm run trials`: long trials against tools of others. */
   trials: { include: ['test/trials/**/*.trial.ts'], ...alone },
+  /** `npm run screenshots`: the pictures of README.md and docs/console.md. */
+  pictures: { include: ['test/console/*.pictures.ts'], ...alone },
   /** `npm run kubelet-test`, which makes the namespaces: the DaemonSet under a kubelet. */
   kubelet: { include: ['test/kubelet/**/*.kubelet.ts'], ...alone },
   /**

@@ -26,7 +26,8 @@ node -e '
 needs=(clang:clang llvm-strip:llvm nft:nftables ip:iproute2 nsenter:util-linux
   /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev)
 [[ "${1:-}" = --test || "${1:-}" = --trials ]] && needs+=(bpftool:bpftool ping:iputils-ping hping3:hping3 curl:curl strace:strace ethtool:ethtool iptables-legacy:iptables dnsmasq:dnsmasq-base dig:bind9-dnsutils
-  openssl:openssl fish:fish /usr/bin/python3:python3 nginx:nginx-light h2load:nghttp2-client etcd:etcd-server etcdctl:etcd-client clang-format-19:clang-format-19 chromium:chromium)
+  openssl:openssl fish:fish /usr/bin/python3:python3 nginx:nginx-light h2load:nghttp2-client etcd:etcd-server etcdctl:etcd-client clang-format-19:clang-format-19 chromium:chromium
+  /usr/share/fonts/truetype/dejavu:fonts-dejavu-core /usr/share/fonts/truetype/open-sans:fonts-open-sans)
 # The trials use the TLS tools of NSS (tstclnt, selfserv, certutil) and GnuTLS, packet generators, the clients
 # of users, and a server that answers over HTTP/3 (caddy).
 [ "${1:-}" = --trials ] && needs+=(selfserv:libnss3-tools gnutls-serv:gnutls-bin

@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright-core';
 import { expect } from 'vitest';
 
@@ -26,12 +27,29 @@ export type ConsoleBrowser = {
 /** Starts Chromium for several sessions after each other. */
 export const launch = (): Promise<Browser> => chromium.launch({ executablePath: CHROMIUM, args: ['--no-sandbox'] });
 
-/** `shared`: a running Chromium, which stays open at the end. It keeps no cookies of earlier sessions. */
-export async function openBrowser(url: string, token: string | null, shared?: Browser): Promise<ConsoleBrowser> {
+/** Starts Chromium for pictures, which do not depend on the fonts and the screen of the machine. */
+export const launchForPictures = (): Promise<Browser> =>
+  chromium.launch({
+    executablePath: CHROMIUM,
+    args: ['--no-sandbox', '--font-render-hinting=none', '--disable-lcd-text', '--force-color-profile=srgb'],
+    env: { ...process.env, FONTCONFIG_FILE: fileURLToPath(new URL('fonts.conf', import.meta.url)) },
+  });
+
+/**
+ * `shared`: a running Chromium, which stays open at the end. It keeps no cookies of earlier sessions.
+ * `scale`: the pixels of a screenshot for each CSS pixel; it also sets the language and the time zone.
+ */
+export async function openBrowser(
+  url: string,
+  token: string | null,
+  shared?: Browser,
+  scale?: number,
+): Promise<ConsoleBrowser> {
   const browser = shared ?? (await launch());
   // Axe must not see a colour in the middle of its transition.
   const context = await browser.newContext({
     viewport: { width: 1440, height: 900 },
+    ...(scale === undefined ? {} : { deviceScaleFactor: scale, locale: 'en-GB', timezoneId: 'UTC' }),
     reducedMotion: 'reduce',
     // The certificates of the tests are signed by themselves.
     ignoreHTTPSErrors: true,

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { filesIn, root, rootPages } from './files.js';
 
@@ -20,6 +20,14 @@ test('each relative link in the docs leads to an existing file', () => {
   );
   expect(linked.length).toBeGreaterThan(0);
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
+});
+
+test('each picture in docs/images is shown by a page, with a text that says what it shows', () => {
+  const shown = pages.flatMap(({ path, text }) =>
+    [...text.matchAll(/!\[([^\]]{20,})\]\(([^)\s]+)\)/g)].map(([, , to = '']) => new URL(to, new URL(path, root)).href),
+  );
+  const pictures = readdirSync(new URL('docs/images/', root)).map((name) => new URL(`docs/images/${name}`, root).href);
+  expect([...new Set(shown)].sort()).toEqual(pictures.sort());
 });
 
 test('each relative link in a page of docs that is not only for developers leads to a file of the packages', () => {

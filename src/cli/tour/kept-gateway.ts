@@ -40,14 +40,14 @@ const KEPT_POLICY = {
   ],
 };
 
-/** About four connections or lookups a second, of each verdict. */
+/** About five connections or lookups a second, of each verdict. */
 function traffic(folder: string): readonly Repeated[] {
   const web = join(folder, WEB_CERTIFICATE);
   const intercept = join(folder, INTERCEPT_CA);
   return [
     { everyMs: 1_000, words: ['connect', SERVER, '80', OFFICE] },
     { everyMs: 1_500, words: ['connect', SERVER, '80', CAMERA] },
-    { everyMs: 2_000, words: ['connect', SERVER, '81', CAMERA] },
+    { everyMs: 800, words: ['connect', SERVER, '81', CAMERA] },
     { everyMs: 1_000, words: ['connect', SERVER, '23', OFFICE] },
     { everyMs: 3_000, words: ['datagram', SERVER, '123', OFFICE] },
     { everyMs: 5_000, words: ['lookup', NAME, NODE, OFFICE] },

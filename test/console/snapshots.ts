@@ -1,0 +1,103 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Page } from 'playwright-core';
+import { decodePng, encodePng, type Image } from './png.js';
+
+const FOLDER = fileURLToPath(new URL('snapshots/', import.meta.url));
+const COLOURS = 48;
+/** The edge of the squares that are compared, in pixels. Versions of Chromium differ inside of them. */
+const SQUARE = 6;
+/** The difference of the mean of a colour channel at which a square differs. */
+const VISIBLE = 10;
+/** The squares of a picture that may differ: about a word. */
+const TOLERATED = 12;
+/** A page that still loads is compared again for this long. */
+const SETTLED_MS = 10_000;
+
+/** Whether this run writes the snapshots (`npm run screenshots -- --snapshots`) instead of comparing them. */
+const isWriting = process.env.WEIR_SNAPSHOTS === 'write';
+
+/**
+ * Compares the page with the snapshot `name`. Returns null if it is equal, else the number of squares that
+ * differ, and the file with the picture of the page.
+ */
+export async function differenceOf(page: Page, name: string): Promise<string | null> {
+  const file = join(FOLDER, `${name}.png`);
+  if (isWriting) {
+    writeFileSync(file, encodePng(await settled(page), COLOURS));
+    return null;
+  }
+  if (!existsSync(file)) return `there is no snapshot ${name}: npm run screenshots -- --snapshots`;
+  const expected = decodePng(readFileSync(file));
+  const deadline = performance.now() + SETTLED_MS;
+  for (;;) {
+    const seen = await pictureOf(page);
+    const differing = squaresApart(seen, expected);
+    if (differing <= TOLERATED) return null;
+    if (performance.now() < deadline) continue;
+    const picture = join(tmpdir(), `weir-snapshot-${name}.png`);
+    writeFileSync(picture, encodePng(seen, COLOURS));
+    return `${differing} squares differ from the snapshot ${name}: see ${picture}`;
+  }
+}
+
+/** A picture of the page that equals the picture before it. */
+async function settled(page: Page): Promise<Image> {
+  let before = await pictureOf(page);
+  for (;;) {
+    await page.waitForTimeout(1_000);
+    const next = await pictureOf(page);
+    if (squaresApart(before, next) === 0) return next;
+    before = next;
+  }
+}
+
+/** Whether no part of the page waits for its data. */
+const IS_LOADED = `document.querySelector('main [aria-busy="true"]') === null && !/^…$/m.test(document.querySelector('main').innerText)`;
+
+/** A picture of the page in which numbers, times and figures are masked. */
+async function pictureOf(page: Page): Promise<Image> {
+  while (!(await page.evaluate<boolean>(IS_LOADED))) await page.waitForTimeout(100);
+  await page.evaluate(MASK);
+  return decodePng(await page.screenshot({ animations: 'disabled', caret: 'hide' }));
+}
+
+/**
+ * Replaces each word with a digit by one digit, with the unit behind it. Hides bars, drawings, and texts that
+ * depend on the kernel or on the start of the node: the details of checks, and the transitions of a
+ * statechart. Leaves the text of the editor, which would take a replacement as an edit.
+ */
+const MASK = `(() => {
+  const word = /[^\\s]*\\d[^\\s]*( (ms|s|min|h|d|KiB|MiB|B)\\b,?)?/g;
+  const maskIn = (root) => {
+    const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
+    for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+      if (node.shadowRoot != null) maskIn(node.shadowRoot);
+      if (node.matches?.('canvas, meter, .before')) node.style.visibility = 'hidden';
+      if (node.nodeType !== Node.TEXT_NODE || node.parentElement?.closest('script, style, .cm-content') != null) continue;
+      const masked = node.parentElement?.closest('time, .checks td:nth-child(3)') != null ? '0' : node.data.replace(word, '0').replace(/0( 0)+/g, '0');
+      if (masked !== node.data) node.data = masked;
+    }
+  };
+  maskIn(document.body);
+})()`;
+
+/** The number of squares whose mean colours differ visibly; all of them if the sizes differ. */
+export function squaresApart(one: Image, other: Image): number {
+  const [columns, rows] = [Math.ceil(one.width / SQUARE), Math.ceil(one.height / SQUARE)];
+  if (one.width !== other.width || one.height !== other.height) return columns * rows;
+  const sums = new Int32Array(columns * rows * 3);
+  for (let at = 0; at < one.rgb.length; at++) {
+    const pixel = Math.floor(at / 3);
+    const square = Math.floor(pixel / one.width / SQUARE) * columns + Math.floor((pixel % one.width) / SQUARE);
+    const index = square * 3 + (at % 3);
+    sums[index] = (sums[index] ?? 0) + (one.rgb[at] ?? 0) - (other.rgb[at] ?? 0);
+  }
+  const most = VISIBLE * SQUARE * SQUARE;
+  let apart = 0;
+  for (let square = 0; square < columns * rows; square++)
+    if (sums.subarray(square * 3, square * 3 + 3).some((sum) => Math.abs(sum) > most)) apart++;
+  return apart;
+}
