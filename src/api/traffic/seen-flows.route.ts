@@ -8,7 +8,7 @@ import { FEW, few, hostnames, networks, pageLimit, ports, protocols, wordsOf } f
 import { refusal } from '#contracts/refusal.js';
 import { FLOW_VERDICTS } from './flows.schema.js';
 
-export const SEEN_FLOW_ORDERS = ['last_seen', 'connections'] as const;
+const SEEN_FLOW_ORDERS = ['last_seen', 'connections'] as const;
 
 const count = z.int().min(0);
 const SeenFlowsSchema = z
