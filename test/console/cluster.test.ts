@@ -94,7 +94,7 @@ test('the review of a change offers stages in a cluster, and the change is then 
   await browser.expectAccessible();
   await page.getByRole('button', { name: 'Apply', exact: true }).click();
   await page.getByRole('heading', { name: 'Rolled out to the first nodes' }).waitFor();
-  await page.getByText(`Generation ${before + 1} is rolled out.`).waitFor();
+  await page.getByText(`Generation ${before + 1} is being rolled out.`).waitFor();
   const { pending } = (await rig.node('n3').request('GET', '/api/v1/policy/pending')).body as {
     pending: { kind: string; share: number };
   };

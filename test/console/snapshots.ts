@@ -65,12 +65,13 @@ async function pictureOf(page: Page): Promise<Image> {
 }
 
 /**
- * Replaces each word with a digit by one digit, with the unit behind it. Hides bars, drawings, and texts that
- * depend on the kernel or on the start of the node: the details of checks, and the transitions of a
- * statechart. Leaves the text of the editor, which would take a replacement as an edit.
+ * Replaces each word with a digit, with the unit behind it, each month and each group of a fingerprint by one
+ * digit. Hides bars, drawings, and texts that depend on the kernel or on the start of the node: the details
+ * of checks, and the transitions of a statechart. Leaves the text of the editor, which would take a
+ * replacement as an edit.
  */
 const MASK = `(() => {
-  const word = /[^\\s]*\\d[^\\s]*( (ms|s|min|h|d|KiB|MiB|B)\\b,?)?/g;
+  const word = /[^\\s]*\\d[^\\s]*( (ms|s|min|h|d|KiB|MiB|B)\\b,?)?|\\b[a-f]{8}\\b|\\b(Jan|Feb|Mar|Apr|May|June?|July?|Aug|Sept?|Oct|Nov|Dec)\\b/g;
   const maskIn = (root) => {
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
     for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {

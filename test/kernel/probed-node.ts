@@ -57,8 +57,8 @@ export type ProbedNode = {
   mapSets(): string[];
   startProbes(): Promise<void>;
   endProbes(): Promise<Outcome>;
-  /** Returns whether a datagram of the client to this port of the server gets a reply. */
-  answers(port: number): Promise<boolean>;
+  /** Returns whether a datagram of the client to this port of the server gets a reply within `ms` (300). */
+  answers(port: number, ms?: number): Promise<boolean>;
   /**
    * Ends the traffic, and removes pins, links and nftables rules of the datapath from the kernel. Resolves
    * when the kernel has detached the programs. Before, the datapath of the next test would refuse them as
@@ -167,8 +167,8 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
         ),
       };
     },
-    answers: async (port) => {
-      const words = ['datagram', ADDRESSES.server, `${port}`, '--timeout', '300'];
+    answers: async (port, ms = 300) => {
+      const words = ['datagram', ADDRESSES.server, `${port}`, '--timeout', `${ms}`];
       return (await firstLine(client.start(process.execPath, [program('tour-traffic'), ...words]))) === 'pong 1';
     },
     clear: async () => {

@@ -173,7 +173,7 @@ test.each([
   node.putInForce(ranked(0), 1);
   let sent = 0;
   for (let round = 0; round < 6; round++) {
-    expect(await node.answers(ALLOWED)).toBe(true);
+    expect(await node.answers(ALLOWED, 10_000)).toBe(true);
     sent += 2;
     node.datapath().close();
     if (anotherLayout) claimOtherLayout(node.topology.pinPath);
