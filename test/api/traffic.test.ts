@@ -293,19 +293,19 @@ describe('GET /api/v1/flows/seen', () => {
   };
   const seenFlow = {
     ...{ folded: false, src_ip: '10.0.0.7', dst_ip: '192.0.2.1', hostname: 'www.example.com', proto: 6, dst_port: 443 },
-    ...{ icmp_type: null, icmp_code: null, connections: 4, first_seen: SINCE, last_seen: SINCE },
+    ...{ icmp_type: null, icmp_code: null, connections: 4, denied: 2, first_seen: SINCE, last_seen: SINCE },
     last_verdict: 'allow' as const,
   };
 
   test('GET /api/v1/flows/seen passes its filter to the record, and returns the flows with what the record covers', async () => {
     const { ask, node } = await rig();
-    node.reads.seenFlows = { matched: 5, connections: 7, flows: [seenFlow], coverage };
+    node.reads.seenFlows = { matched: 5, connections: 7, denied: 3, flows: [seenFlow], coverage };
     const query =
-      'src=10.0.0.0/8&dst=192.0.2.1&dst_port=443&proto=tcp&hostname=*.Example.com.&verdict=allow&order=connections&limit=1';
+      'src=10.0.0.0/8&dst=192.0.2.1&dst_port=443&proto=tcp&hostname=*.Example.com.&verdict=allow&order=count&limit=1';
     const answer = await ask('GET', `/api/v1/flows/seen?${query}&since=${SINCE}`, readonly);
     expect([answer.statusCode, answer.json()]).toEqual([
       200,
-      { node_id: expect.any(String), matched: 5, connections: 7, items: [seenFlow], coverage },
+      { node_id: expect.any(String), matched: 5, connections: 7, denied: 3, items: [seenFlow], coverage },
     ]);
     expect(node.reads.asked).toEqual([
       {
@@ -316,7 +316,7 @@ describe('GET /api/v1/flows/seen', () => {
         hostnames: ['*.example.com'],
         verdicts: ['allow'],
         sinceS: SINCE_MS / 1_000,
-        order: 'connections',
+        order: 'count',
         limit: 1,
       },
     ]);

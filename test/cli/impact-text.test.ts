@@ -8,7 +8,7 @@ import { clockAt } from './cli-run.js';
 
 const flow = {
   ...{ effect: 'closes', depends: false, folded: false, src_ip: '10.0.0.7', dst_ip: '192.0.2.1', hostname: null },
-  ...{ proto: 6, dst_port: 443, icmp_type: null, icmp_code: null, connections: 1_204 },
+  ...{ proto: 6, dst_port: 443, icmp_type: null, icmp_code: null, connections: 1_204, denied: 2 },
   last_seen: '2026-02-05T19:55:00.000Z',
 } as ImpactFlow;
 const coverage = { events_lost: 0, events_not_recorded: 0, folded: 0 } as PolicyImpact['coverage'];
@@ -24,7 +24,7 @@ const linesOf = (given: Partial<PolicyDiff>, all = false): string[] =>
 
 test('a diff shows up to three seen flows with service, count and time, then how many more there are', () => {
   clockAt('2026-02-05T20:00:00Z');
-  const named = { ...flow, effect: 'opens', depends: true, hostname: 'a\u001b[2J.example', connections: 1 } as const;
+  const named = { ...flow, effect: 'opens', depends: true, hostname: 'a\u001b[2J.example', denied: 1 } as const;
   const ping = { ...flow, proto: 1, dst_port: null, icmp_type: 8, icmp_code: 0 };
   const folded = { ...flow, folded: true, dst_ip: '192.0.0.0/16', dst_port: null };
   const of = (flows: readonly ImpactFlow[]) => ({ impact: { ...impact, flows, flows_omitted: 4 } });

@@ -142,7 +142,7 @@ test('the flows of the last days are listed with their last verdict, and the fil
   const rows = page.getByRole('region', { name: 'Seen flows' }).locator('tbody tr');
   await expect.poll(() => rows.allTextContents()).toEqual([expect.stringMatching(/allowed.*10\.77\.2\.2.*tcp\/443/)]);
   await browser.expectAccessible();
-  await browser.open('traffic?tab=seen&filter=verdict:deny&order=connections');
+  await browser.open('traffic?tab=seen&filter=verdict:deny&order=count');
   await expect.poll(async () => (await rows.allTextContents()).every((text) => text.includes('denied'))).toBe(true);
   await rows.first().getByRole('link', { name: 'Why?' }).click();
   await page.getByRole('heading', { name: /denied/ }).waitFor();

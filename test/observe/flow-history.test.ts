@@ -33,7 +33,7 @@ const event = (given: EventInput): EventInput => ({
 const denied = (given: Partial<EventInput> = {}): EventInput =>
   event({ type: 'denied', verdict: 'deny', dropReason: DROP_REASON.policy_deny, ...given });
 
-/** Returns rows as texts: source, destination, service, count, last verdict, names, seconds of `START`. */
+/** Returns rows as texts: source, destination, service, passed+denied, verdict, names, seconds of `START`. */
 function rowsOf(seen: SeenFlows): string[] {
   return Array.from({ length: seen.count }, (_, row) => {
     const service = u32At(seen.services, row);
@@ -42,7 +42,7 @@ function rowsOf(seen: SeenFlows): string[] {
       formatAddress(u32At(seen.sources, row)),
       formatAddress(u32At(seen.destinations, row)) + (isFolded ? '/16' : ''),
       `${(service >>> 16) & 255}/${service & 0xffff}`,
-      `${u32At(seen.counts, row)}`,
+      `${u32At(seen.passed, row)}+${u32At(seen.denied, row)}`,
       verdictOf(u8At(seen.verdicts, row) & VERDICT_BITS),
       (seen.names[u16At(seen.nameLists, row)] ?? []).join(','),
       `${u32At(seen.first, row) - START / 1_000}-${u32At(seen.last, row) - START / 1_000}`,
@@ -66,7 +66,7 @@ describe('the flow history', () => {
         [1, [opened(1_000), opened(1_001)]],
         [9, [event({ type: 'flow_ended', sourcePort: 1_000 })]],
       ]),
-    ).toEqual(['10.0.0.7 192.0.2.1 6/443 2 allow  1-9']);
+    ).toEqual(['10.0.0.7 192.0.2.1 6/443 2+0 allow  1-9']);
   });
 
   test('keeps the verdict of the last event: denied packets, and flows that a later policy refuses', () => {
@@ -78,9 +78,9 @@ describe('the flow history', () => {
         [3, [event({ type: 'flow_suspended', ...to(3), verdict: 'deny', dropReason: DROP_REASON.policy_deny })]],
       ]),
     ).toEqual([
-      '10.0.0.7 192.0.2.1 6/1 3 deny  1-2',
-      '10.0.0.7 192.0.2.1 6/2 1 redirect  1-1',
-      '10.0.0.7 192.0.2.1 6/3 1 deny  2-3',
+      '10.0.0.7 192.0.2.1 6/1 1+2 deny  1-2',
+      '10.0.0.7 192.0.2.1 6/2 1+0 redirect  1-1',
+      '10.0.0.7 192.0.2.1 6/3 1+0 deny  2-3',
     ]);
   });
 
@@ -107,8 +107,8 @@ describe('the flow history', () => {
     names.add(address('192.0.2.9'), 'www.example.com');
     const icmp = { protocol: IPPROTO.icmp, destination: address('192.0.2.9'), destinationPort: 0 };
     expect(read([[1, [denied({ ...icmp, icmp: [3, 1] }), event({ type: 'flow_opened', ...icmp })]]])).toEqual([
-      `10.0.0.7 192.0.2.9 1/${3 * 256 + 1} 1 deny www.example.com 1-1`,
-      `10.0.0.7 192.0.2.9 1/${8 * 256} 1 allow www.example.com 1-1`,
+      `10.0.0.7 192.0.2.9 1/${3 * 256 + 1} 0+1 deny www.example.com 1-1`,
+      `10.0.0.7 192.0.2.9 1/${8 * 256} 1+0 allow www.example.com 1-1`,
     ]);
   });
 
@@ -173,7 +173,7 @@ describe('the table of flows', () => {
     const flows = Array.from({ length: 50_000 }, (_, at) => sighting(at % 997, Math.imul(at, 0x9e37_79b1) >>> 0, at));
     for (const flow of [...flows, ...flows]) table.record(flow);
     expect(table.count).toBe(50_000);
-    expect(table.columns.counts.subarray(0, table.count).every((count) => count === 2)).toBe(true);
+    expect(table.columns.passed.subarray(0, table.count).every((count) => count === 2)).toBe(true);
   });
 });
 
@@ -283,7 +283,7 @@ describe('the list of seen flows', () => {
 
   test.each<[string, Partial<SeenFlowQuery>, number[]]>([
     ['no filter', {}, [22, 80, 443]],
-    ['the most frequent first', { order: 'connections' }, [443, 80, 22]],
+    ['the most frequent first', { order: 'count' }, [443, 80, 22]],
     ['a source network', { sources: [network('10.0.0.0', 24)] }, [80, 443]],
     ['a destination', { destinations: [network('198.51.100.9', 32)] }, [22, 80]],
     ['a range of ports', { ports: [{ low: 23, high: 443 }] }, [80, 443]],
@@ -297,14 +297,15 @@ describe('the list of seen flows', () => {
   });
 
   test('the list counts what its limit leaves out, and says what the record covers', () => {
-    const { matched, connections, flows, coverage } = listed({ limit: 1 });
-    expect([matched, connections, flows]).toEqual([
+    const { matched, connections, denied: refused, flows, coverage } = listed({ limit: 1 });
+    expect([matched, connections, refused, flows]).toEqual([
       3,
-      5,
+      4,
+      1,
       [
         {
           ...{ folded: false, src_ip: '10.1.0.1', dst_ip: '198.51.100.9', hostname: null },
-          ...{ proto: 6, dst_port: 22, icmp_type: null, icmp_code: null, connections: 1 },
+          ...{ proto: 6, dst_port: 22, icmp_type: null, icmp_code: null, connections: 0, denied: 1 },
           first_seen: new Date(START + 20_000).toISOString(),
           last_seen: new Date(START + 20_000).toISOString(),
           last_verdict: 'deny',

@@ -63,10 +63,7 @@ function FlowTable({ flows }: { readonly flows: readonly ImpactFlow[] }) {
                 <EffectMark flow={flow} />
               </td>
               <SeenEnds flow={flow} />
-              <td class="number">
-                {full(flow.connections)}
-                {flow.effect === 'opens' ? ' denied' : ''}
-              </td>
+              <td class="number">{flow.effect === 'opens' ? `${full(flow.denied)} denied` : full(flow.connections)}</td>
               <td>
                 <Ago at={flow.last_seen} />
               </td>

@@ -104,7 +104,7 @@ class AffectedRows {
       const of = effects[affected.effect];
       const count = affected.depends ? of.depends : of;
       count.flows++;
-      count.connections += u32At(this.seen.counts, row);
+      count.connections += this.#timesOf(row);
     }
     return effects;
   }
@@ -241,7 +241,13 @@ class AffectedRows {
 
   #placeOf(row: number): number {
     const { effect, depends } = this.#affected[row] as Affected;
-    return (2 * ORDER.indexOf(effect) + (depends ? 1 : 0)) * 2 ** 32 + (2 ** 32 - 1 - u32At(this.seen.counts, row));
+    return (2 * ORDER.indexOf(effect) + (depends ? 1 : 0)) * 2 ** 32 + (2 ** 32 - 1 - this.#timesOf(row));
+  }
+
+  /** How often a flow passed; how often it was denied if the change opens it. */
+  #timesOf(row: number): number {
+    const opens = this.#affected[row]?.effect === 'opens';
+    return u32At(opens ? this.seen.denied : this.seen.passed, row);
   }
 
   flow(row: number): ImpactFlow {

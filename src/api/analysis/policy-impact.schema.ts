@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import type { PolicyImpact } from '#contracts/analysis/policy-impact.js';
 import { causeMembers, effects, Inspected } from './diff-parts.schema.js';
-import { connections, SeenTimeSchema, seenFlowMembers } from './seen-flow.schema.js';
+import { SeenTimeSchema, seenFlowMembers } from './seen-flow.schema.js';
 
 const count = z.int().min(0);
-const counts = { flows: count, connections };
+const counts = {
+  flows: count,
+  connections: count.describe('How often these flows passed; of flows that open, how often they were denied.'),
+};
 const Effect = z
   .object({
     ...counts,

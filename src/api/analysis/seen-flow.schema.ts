@@ -3,9 +3,7 @@ import type { SeenFlow, SeenTime } from '#contracts/analysis/seen-flow.js';
 
 const time = z.iso.datetime();
 const count = z.int().min(0);
-export const connections = count.describe(
-  'How often they were seen: flows that were opened, or packets that were denied.',
-);
+const connections = count.describe('Flows that were opened, or packets that passed without a flow.');
 
 /** The members of a flow that the node has seen. */
 export const seenFlowMembers = {
@@ -18,6 +16,7 @@ export const seenFlowMembers = {
   icmp_type: z.int().nullable(),
   icmp_code: z.int().nullable(),
   connections,
+  denied: count.describe('Packets that were denied.'),
   first_seen: time,
   last_seen: time,
   last_verdict: z.enum(['allow', 'deny', 'audit', 'redirect']),

@@ -8,14 +8,15 @@ import { FEW, few, hostnames, networks, pageLimit, ports, protocols, wordsOf } f
 import { refusal } from '#contracts/refusal.js';
 import { FLOW_VERDICTS } from './flows.schema.js';
 
-const SEEN_FLOW_ORDERS = ['last_seen', 'connections'] as const;
+const SEEN_FLOW_ORDERS = ['last_seen', 'count'] as const;
 
 const count = z.int().min(0);
 const SeenFlowsSchema = z
   .object({
     node_id: z.string(),
     matched: count.describe('The number of flows that match.'),
-    connections: count.describe('How often they were seen.'),
+    connections: count.describe('How often they passed.'),
+    denied: count.describe('How often they were denied.'),
     items: z.array(z.object(seenFlowMembers).meta({ id: 'SeenFlow' })),
     coverage: SeenTimeSchema,
   })
@@ -32,7 +33,7 @@ const seenFlowsQuery = z.strictObject({
   order: z
     .enum(SEEN_FLOW_ORDERS)
     .default('last_seen')
-    .describe('`last_seen`: the latest flow first. `connections`: the flow that was seen most often first.'),
+    .describe('`last_seen`: the latest flow first. `count`: the flow that was seen most often first.'),
   limit: pageLimit(100, 1_000),
 });
 

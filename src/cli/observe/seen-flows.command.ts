@@ -22,6 +22,7 @@ const pageSchema = z.looseObject({
       dst_port: z.number().nullable(),
       icmp_type: z.number().nullable(),
       connections: z.number(),
+      denied: z.number(),
       first_seen: z.string(),
       last_seen: z.string(),
       last_verdict: z.string(),
@@ -63,7 +64,7 @@ export function addSeenFlowsCommand(flows: Command, terminal: Terminal): void {
       const { src, dst, dstPort, proto, hostname, verdict, since, byCount, limit } = options;
       const path = withQuery('/api/v1/flows/seen', {
         ...{ src, dst, dst_port: dstPort, proto, hostname, verdict, since, limit },
-        order: byCount === true ? 'connections' : undefined,
+        order: byCount === true ? 'count' : undefined,
       });
       const page = parseReply(pageSchema, await createClient(options, terminal).request(path));
       print(terminal, options.output, page, (shown) => tableOf(shown, styleOf(terminal)));
@@ -73,7 +74,7 @@ export function addSeenFlowsCommand(flows: Command, terminal: Terminal): void {
 
 function tableOf({ items }: Page, style: Style): string {
   return table(
-    ['LAST SEEN', 'VERDICT', 'SOURCE', 'DESTINATION', 'SERVICE', 'COUNT', 'FIRST SEEN'],
+    ['LAST SEEN', 'VERDICT', 'SOURCE', 'DESTINATION', 'SERVICE', 'PASSED', 'DENIED', 'FIRST SEEN'],
     items.map((flow) => [
       style.dim(relativeTime(flow.last_seen)),
       style.verdict(flow.last_verdict),
@@ -81,6 +82,7 @@ function tableOf({ items }: Page, style: Style): string {
       flow.hostname === null ? flow.dst_ip : `${visible(flow.hostname)} (${flow.dst_ip})`,
       serviceText(flow),
       String(flow.connections),
+      String(flow.denied),
       relativeTime(flow.first_seen),
     ]),
   );

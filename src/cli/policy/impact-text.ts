@@ -38,9 +38,9 @@ const counted = (count: number, what: string): string =>
 const EFFECTS = { closes: 'close', opens: 'open', inspection: 'inspect otherwise', audit: 'report otherwise' } as const;
 
 function flowLine(flow: ImpactFlow, style: Style): string {
-  const { effect, depends, src_ip: from, dst_ip: to, hostname, connections } = flow;
+  const { effect, depends, src_ip: from, dst_ip: to, hostname } = flow;
   const paint = effect === 'opens' ? style.good : effect === 'closes' ? style.bad : style.warn;
   const destination = hostname === null ? to : `${visible(hostname)} (${to})`;
-  const times = counted(connections, effect === 'opens' ? 'attempt' : 'connection');
+  const times = effect === 'opens' ? counted(flow.denied, 'attempt') : counted(flow.connections, 'connection');
   return `  ${paint(`${depends ? 'may ' : ''}${EFFECTS[effect]}`)} ${from} → ${destination} ${serviceText(flow)}   ${times}, last ${relativeTime(flow.last_seen)}`;
 }

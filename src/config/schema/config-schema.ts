@@ -449,7 +449,7 @@ const flowHistory = z
     max_flows: whole(
       1_000,
       1_000_000,
-      'Maximum number of flows. Above it, the flows that were last seen longest ago are forgotten. One source has at most a sixteenth of them. A flow takes 35 to 45 bytes of memory.',
+      'Maximum number of flows. Above it, the flows that were last seen longest ago are forgotten. One source has at most a sixteenth of them. A flow takes 39 to 49 bytes of memory.',
     ).prefault(262_144),
   })
   .prefault({})

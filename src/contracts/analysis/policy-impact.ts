@@ -2,10 +2,7 @@ import type { DiffCause, DiffEffect } from './diff-effect.js';
 import type { FlowDecider } from './flow-region.js';
 import type { SeenFlow, SeenTime } from './seen-flow.js';
 
-/**
- * `connections`: how often these flows were seen: flows that were opened, or packets that were denied or
- * passed without a flow.
- */
+/** `connections`: how often these flows passed; of flows that open, how often they were denied. */
 export type ImpactCount = { readonly flows: number; readonly connections: number };
 
 /**

@@ -5,7 +5,8 @@ import { FOLDED, FOLDED_BITS, type SeenCoverage, type SeenFlows, VERDICT_BITS } 
 
 /**
  * A flow that a node has seen. Of a flow that is folded, `dst_ip` is a network. `connections`: how many flows
- * were opened, or how many packets were denied or passed without a flow. Times are in RFC 3339.
+ * were opened, or how many packets passed without a flow. `denied`: how many packets were denied. Times are
+ * in RFC 3339.
  */
 export type SeenFlow = {
   readonly folded: boolean;
@@ -18,6 +19,7 @@ export type SeenFlow = {
   readonly icmp_type: number | null;
   readonly icmp_code: number | null;
   readonly connections: number;
+  readonly denied: number;
   readonly first_seen: string;
   readonly last_seen: string;
   readonly last_verdict: Verdict;
@@ -57,7 +59,8 @@ export function seenFlow(seen: SeenFlows, row: number, format: (address: number)
     dst_port: hasPort ? service & 0xffff : null,
     icmp_type: isIcmp ? (service >>> 8) & 255 : null,
     icmp_code: isIcmp ? service & 255 : null,
-    connections: u32At(seen.counts, row),
+    connections: u32At(seen.passed, row),
+    denied: u32At(seen.denied, row),
     first_seen: timeText(u32At(seen.first, row)),
     last_seen: timeText(u32At(seen.last, row)),
     last_verdict: verdictOf(u8At(seen.verdicts, row) & VERDICT_BITS) ?? 'allow',

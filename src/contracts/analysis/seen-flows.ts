@@ -19,8 +19,10 @@ export type FlowColumns = {
   readonly services: Uint32Array;
   readonly first: Uint32Array;
   readonly last: Uint32Array;
-  /** How many flows were opened, or how many packets were denied or passed without a flow. */
-  readonly counts: Uint32Array;
+  /** How many flows were opened, or how many packets passed without a flow. */
+  readonly passed: Uint32Array;
+  /** How many packets were denied. */
+  readonly denied: Uint32Array;
   /** The verdict of the last one (`VERDICT_NUMBER`), and `EVER_PASSED`. */
   readonly verdicts: Uint8Array;
   /** The hostnames for which the destination was granted when the flow was last seen: an index of `names`. */

@@ -9,7 +9,8 @@ const COLUMNS = {
   services: Uint32Array,
   first: Uint32Array,
   last: Uint32Array,
-  counts: Uint32Array,
+  passed: Uint32Array,
+  denied: Uint32Array,
   nameLists: Uint16Array,
   verdicts: Uint8Array,
 } as const satisfies { [Name in keyof FlowColumns]: unknown };
@@ -127,7 +128,8 @@ export class FlowTable {
   }
 
   #update(row: number, { atS, verdict, passed, nameList, times }: Sighting): void {
-    const { first, last, counts, verdicts, nameLists } = this.columns;
+    const { first, last, verdicts, nameLists } = this.columns;
+    const counts = passed ? this.columns.passed : this.columns.denied;
     const before = u8At(verdicts, row);
     if (passed && (before & EVER_PASSED) === 0) this.#deniedOnly--;
     counts[row] = Math.min(MAX_COUNT, u32At(counts, row) + times);
@@ -150,7 +152,9 @@ export class FlowTable {
     columns.services[row] = service;
     columns.first[row] = sighting.atS;
     columns.last[row] = sighting.atS;
-    columns.counts[row] = Math.max(1, sighting.times);
+    // A flow that was open before the record began was seen once.
+    columns.passed[row] = sighting.passed ? Math.max(1, sighting.times) : 0;
+    columns.denied[row] = sighting.passed ? 0 : sighting.times;
     columns.verdicts[row] = sighting.verdict | (sighting.passed ? EVER_PASSED : 0);
     columns.nameLists[row] = sighting.nameList;
     this.#place(row);

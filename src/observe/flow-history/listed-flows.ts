@@ -19,15 +19,16 @@ export type SeenFlowQuery = {
   readonly verdicts: readonly Verdict[];
   /** Only flows that were seen since then, in seconds since 1970. */
   readonly sinceS: number;
-  /** `last_seen`: the latest first. `connections`: the most frequent first. */
-  readonly order: 'last_seen' | 'connections';
+  /** `last_seen`: the latest first. `count`: the most frequent first. */
+  readonly order: 'last_seen' | 'count';
   readonly limit: number;
 };
 
-/** `matched` and `connections` are about all flows that match. */
+/** `matched`, `connections` and `denied` are about all flows that match. */
 export type SeenFlowPage = {
   readonly matched: number;
   readonly connections: number;
+  readonly denied: number;
   readonly flows: readonly SeenFlow[];
   readonly coverage: SeenTime;
 };
@@ -37,15 +38,18 @@ export function listedFlows(seen: SeenFlows, query: SeenFlowQuery): SeenFlowPage
   const matches = testOf(seen, query);
   const rows: number[] = [];
   let connections = 0;
+  let denied = 0;
   for (let row = 0; row < seen.count; row++) {
     if (!matches(row)) continue;
     rows.push(row);
-    connections += u32At(seen.counts, row);
+    connections += u32At(seen.passed, row);
+    denied += u32At(seen.denied, row);
   }
-  const column = query.order === 'connections' ? seen.counts : seen.last;
-  rows.sort((one, other) => u32At(column, other) - u32At(column, one) || one - other);
+  const placeOf = (row: number): number =>
+    query.order === 'count' ? u32At(seen.passed, row) + u32At(seen.denied, row) : u32At(seen.last, row);
+  rows.sort((one, other) => placeOf(other) - placeOf(one) || one - other);
   const flows = rows.slice(0, query.limit).map((row) => seenFlow(seen, row, formatAddress));
-  return { matched: rows.length, connections, flows, coverage: seenTime(seen) };
+  return { matched: rows.length, connections, denied, flows, coverage: seenTime(seen) };
 }
 
 function testOf(seen: SeenFlows, query: SeenFlowQuery): (row: number) => boolean {

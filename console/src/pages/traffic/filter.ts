@@ -17,8 +17,8 @@ export const FLOW_PARAMETERS = [
   ...['src', 'dst', 'port', 'src_port', 'dst_port', 'proto', 'group', 'rule', 'verdict'],
   ...['state', 'suspended', 'foreign', 'current', 'min_bytes'],
 ] as const;
-/** The parameters that the node filters the seen flows by. */
-export const SEEN_PARAMETERS = ['src', 'dst', 'dst_port', 'proto', 'hostname', 'verdict'] as const;
+/** The parameters that the node filters the seen flows by. `port` means the destination port there. */
+export const SEEN_PARAMETERS = ['src', 'dst', 'port', 'dst_port', 'proto', 'hostname', 'verdict'] as const;
 
 /**
  * Takes a filter apart at its spaces. `name:value` is a parameter if `names` has the name; `-word` excludes.
