@@ -1,6 +1,7 @@
+import { addressesText } from '../address-set.js';
 import type { Schemas } from '../api/client.js';
 import { Empty } from './parts.js';
-import { addressesText, DeciderName, flowCount, RegionRow, RuleName, sentence } from './regions.js';
+import { DeciderName, RegionRow, RuleName, sentence } from './regions.js';
 import { SeenFlows } from './seen-flows.js';
 
 type PolicyDiff = Schemas['PolicyDiff'];
@@ -43,10 +44,7 @@ export function PolicyDiffView({ diff }: { readonly diff: PolicyDiff | null }) {
         return (
           <section key={effect} class={`diff-part ${effect}`}>
             <h3>
-              {title}{' '}
-              <span class="muted">
-                {flowCount(diff.flows[effect])}: {says}
-              </span>
+              {title} <span class="muted">{says}</span>
             </h3>
             <ul class="regions">
               {regions.map((region) => (
@@ -67,8 +65,8 @@ export function PolicyDiffView({ diff }: { readonly diff: PolicyDiff | null }) {
       })}
       {diff.regions_omitted > 0 && (
         <p class="muted">
-          {diff.regions_omitted} further regions with {flowCount(diff.flows_omitted)} are not listed. The command{' '}
-          <code>weir policy diff --all</code> lists more.
+          {diff.regions_omitted} further regions are not listed. The command <code>weir policy diff --all</code> lists
+          more.
         </p>
       )}
       <Lookups diff={diff} />
@@ -110,6 +108,11 @@ const CHANGES: Readonly<Record<Cause['change'], string>> = {
   sources: 'has other sources',
 };
 
+const causeEffect = ({ opens, closes }: PolicyDiff['causes'][number]): string => {
+  const effects = [...(opens === '0' ? [] : ['opens flows']), ...(closes === '0' ? [] : ['closes flows'])];
+  return effects.length === 0 ? '' : `(${effects.join(', ')})`;
+};
+
 function Causes({ diff: { causes, causes_omitted: omitted } }: { readonly diff: PolicyDiff }) {
   if (causes.length === 0) return null;
   return (
@@ -125,10 +128,7 @@ function Causes({ diff: { causes, causes_omitted: omitted } }: { readonly diff: 
             ) : (
               <RuleName group={cause.part === 'policy_default' ? null : cause.source_group} rule={cause.rule} />
             )}{' '}
-            {CHANGES[cause.change]}{' '}
-            <span class="muted">
-              (opens {flowCount(cause.opens)}, closes {flowCount(cause.closes)})
-            </span>
+            {CHANGES[cause.change]} <span class="muted">{causeEffect(cause)}</span>
           </li>
         ))}
       </ul>

@@ -1,11 +1,11 @@
 import type { ComponentChildren } from 'preact';
+import { type AddressSet, addressesText } from '../address-set.js';
 import type { Schemas } from '../api/client.js';
 import { type AskedPolicy, policyIdOf } from '../asked-policy.js';
-import { protocol } from '../format.js';
+import { full, protocol } from '../format.js';
 import { addressOf } from '../router.js';
 import { type Verdict, VerdictMark } from './parts.js';
 
-export type AddressSet = Schemas['AddressSet'];
 type ServiceSet = Schemas['ServiceSet'];
 type FlowCondition = Schemas['FlowCondition'];
 /** A product of sources, destinations and services, as the answers of diff, ask, lint and assertions have it. */
@@ -14,15 +14,6 @@ type Region = Pick<
   'sources' | 'destinations' | 'services' | 'source_ports' | 'conditions' | 'unless' | 'flows' | 'example'
 >;
 type Decider = Schemas['FlowDecider'] & { readonly inspected?: boolean };
-
-const network = (text: string) => (text === '0.0.0.0/0' ? 'any' : text.replace(/\/32$/, ''));
-
-/** "10.1.0.0/24 except 10.1.0.0/29". */
-export function addressesText({ networks, except, omitted }: AddressSet): string {
-  const list = networks.map(network).join(', ');
-  const more = omitted > 0 ? ` and ${omitted} more` : '';
-  return except.length === 0 ? `${list}${more}` : `${list} except ${except.map(network).join(', ')}${more}`;
-}
 
 /** "tcp/443, tcp/8000-8100"; "any service" if the set has every one. */
 function servicesText({ services, except, omitted }: ServiceSet): string {
@@ -107,22 +98,13 @@ export function sentence(text: string): string {
   return `${isName ? text.charAt(0) : text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 }
 
-const SIZES: readonly (readonly [size: number, word: string])[] = [
-  [1e12, 'trillion'],
-  [1e9, 'billion'],
-  [1e6, 'million'],
-];
+/** A number above this says nothing. */
+const MANY_SOURCES = 1e7;
 
-/** "16.8 million flows": an exact count of the node in few digits. */
-export function flowCount(flows: string): string {
-  const count = Number(flows);
-  if (count === 1) return '1 flow';
-  if (count >= 1e15) {
-    const [digits = '', power = ''] = count.toExponential(1).split('e+');
-    return `${digits} × 10${[...power].map((digit) => '⁰¹²³⁴⁵⁶⁷⁸⁹'[Number(digit)]).join('')} flows`;
-  }
-  const size = SIZES.find(([least]) => count >= least);
-  return size === undefined ? `${flows} flows` : `${(count / size[0]).toPrecision(3)} ${size[1]} flows`;
+/** "256 sources"; nothing for one source, and for very many. */
+function sourceCount({ addresses }: AddressSet): string {
+  const count = Number(addresses);
+  return count === 1 || count >= MANY_SOURCES ? '' : `${full(count)} sources, `;
 }
 
 /** The address of the page Why with the example flow of a region. */
@@ -153,14 +135,15 @@ function ExampleFlow({ region: { example }, of }: { readonly region: Region; rea
 
 type RegionRowProps = { readonly region: Region; readonly of?: AskedPolicy; readonly children?: ComponentChildren };
 
-/** One region with the number of its flows, an example, and what the page says about it. */
+/** One region with the number of its sources, an example, and what the page says about it. */
 export function RegionRow({ region, of = '', children }: RegionRowProps) {
   return (
     <li class="region">
       <RegionFlows region={region} />
       {children}
       <p class="region-more muted">
-        {flowCount(region.flows)}, <ExampleFlow region={region} of={of} />
+        {sourceCount(region.sources)}
+        <ExampleFlow region={region} of={of} />
       </p>
     </li>
   );

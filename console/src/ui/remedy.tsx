@@ -31,19 +31,34 @@ export function Remedy({ obstacle: { remedy, decider }, sources, of }: Props) {
             The rule <RuleName group={decider.source_group} rule={decider.rule} of={of} />
           </>
         )}{' '}
-        stands in the way. This rule {place} lets the flow pass:
+        stands in the way. This rule {place} lets the flow pass
+        {remedy.source_group === null ? '' : `, for all sources of ${remedy.source_group}`}:
       </p>
       <pre class="code">{JSON.stringify(remedy.rule, null, 2)}</pre>
-      <a
-        class="button primary"
-        href={addressOf('policy', {
-          id: policyIdOf(of),
-          propose: JSON.stringify(remedy),
-          src: remedy.source_group === null ? sources.join(',') : undefined,
-        })}
-      >
-        Review this change
-      </a>
+      <p class="actions">
+        <a
+          class="button primary"
+          href={addressOf('policy', {
+            id: policyIdOf(of),
+            propose: JSON.stringify(remedy),
+            src: remedy.source_group === null ? sources.join(',') : undefined,
+          })}
+        >
+          Review this change
+        </a>
+        {remedy.source_group !== null && (
+          <a
+            class="button"
+            href={addressOf('policy', {
+              id: policyIdOf(of),
+              propose: JSON.stringify({ ...remedy, source_group: null, before: remedy.source_group }),
+              src: sources.join(','),
+            })}
+          >
+            Only for {sources.join(', ')}
+          </a>
+        )}
+      </p>
     </>
   );
 }

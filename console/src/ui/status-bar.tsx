@@ -1,3 +1,5 @@
+import { type Signal, useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
 import type { Schemas } from '../api/client.js';
 import { endPendingChange } from '../api/pending-change.js';
 import { clockTime, span } from '../format.js';
@@ -53,13 +55,43 @@ export function SilentBar() {
   );
 }
 
-/** The change that is not in force for good yet, with the time that is left. */
+/** The change that is not in force for good yet, with the time that is left; then how it ended. */
 export function PendingBar() {
-  const pending = node.report.value?.pending.pending ?? null;
-  if (pending === null) return null;
+  const { pending = null, reverted = null } = node.report.value?.pending ?? {};
+  const last = useRef<Pending | null>(null);
+  const ended = useSignal<string | null>(null);
+  useEffect(() => {
+    const before = last.current;
+    last.current = pending;
+    if (pending !== null) ended.value = null;
+    else if (before !== null)
+      ended.value =
+        reverted?.generation === before.generation
+          ? `The change of ${before.written_by} went back: ${reverted.reason}. The former policy is in force again.`
+          : `The change of ${before.written_by} was kept.`;
+  }, [pending?.generation ?? null]);
+  // The page Policy says it itself.
+  if (pending === null)
+    return ended.value === null || path.value === 'policy' ? null : <EndedBar text={ended.value} end={ended} />;
   if (pending.kind === 'confirm') return <ConfirmBar pending={pending} />;
   // The page Nodes shows more of it.
   return path.value === 'nodes' ? null : <RolloutBar pending={pending} />;
+}
+
+function EndedBar({ text, end }: { readonly text: string; readonly end: Signal<string | null> }) {
+  return (
+    <div class="bar" role="status">
+      <span>{text}</span>
+      <button
+        type="button"
+        onClick={() => {
+          end.value = null;
+        }}
+      >
+        Dismiss
+      </button>
+    </div>
+  );
 }
 
 type Pending = NonNullable<Schemas['PendingChange']['pending']>;

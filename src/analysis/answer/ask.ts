@@ -1,4 +1,4 @@
-import type { AddressSpace } from '#analysis/engine/address-space.js';
+import { type AddressSpace, mergedSpans } from '#analysis/engine/address-space.js';
 import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
 import { type Change, type Entry, passes } from '#analysis/engine/decision-lists.js';
 import type {
@@ -9,7 +9,7 @@ import type {
   Obstacle,
   Remedy,
 } from '#contracts/analysis/flow-question.js';
-import type { FlowDecider } from '#contracts/analysis/flow-region.js';
+import type { AddressSet, FlowDecider } from '#contracts/analysis/flow-region.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { addressSet, addressText } from './address-set.js';
 import { flowRegion } from './flow-region.js';
@@ -40,14 +40,17 @@ export function askPolicy(
   const isNone = ({ parts, compared }: Side) => parts.length === 0 && compared.left.length === 0;
   const answer: FlowAnswer = isNone(passing) ? 'never' : isNone(denied) ? 'always' : 'sometimes';
   const list = ({ parts, compared }: Side) => parts.slice(0, limit).map((part) => formatted(part, compared, space));
+  const sources = mergedSpans(passing.parts.flatMap(({ region }) => region.sources));
+  const passingSources = sources.length === 0 ? null : addressSet(sources, space);
   return {
     answer,
-    summary: summaryOf(answer, asked, list(passing), list(denied), isComplete, space),
+    summary: summaryOf(answer, asked, { passing, denied, passingSources, isComplete }, space),
     complete: isComplete,
     left: left === undefined ? null : addressSet(left, space),
     flows: { passing: total(passing.parts), denied: total(denied.parts) },
     passing: list(passing),
     passing_omitted: Math.max(0, passing.parts.length - limit),
+    passing_sources: passingSources,
     denied: list(denied),
     denied_omitted: Math.max(0, denied.parts.length - limit),
     obstacles: obstaclesOf(denied.parts, policy, asked, space),
@@ -160,29 +163,43 @@ function remedyOf({ decider, region }: Part, policy: Policy, asked: FlowQuestion
   return { source_group: containing?.id ?? null, before: null, rule };
 }
 
-function summaryOf(
-  answer: FlowAnswer,
-  asked: FlowQuestion,
-  passing: readonly DecidedRegion[],
-  denied: readonly DecidedRegion[],
-  isComplete: boolean,
-  space: AddressSpace,
-): string {
-  const by = ({ decider }: DecidedRegion) => deciderText(decider);
-  const [first] = passing;
-  const [refused] = denied;
-  const more = (regions: readonly DecidedRegion[]) => (regions.length > 1 ? ` and ${regions.length - 1} more` : '');
+type Sides = {
+  readonly passing: Side;
+  readonly denied: Side;
+  readonly passingSources: AddressSet | null;
+  readonly isComplete: boolean;
+};
+
+/** The maximum number of rules and defaults that a summary names. */
+const NAMED = 2;
+
+function summaryOf(answer: FlowAnswer, asked: FlowQuestion, sides: Sides, space: AddressSpace): string {
+  const { passing, denied, passingSources, isComplete } = sides;
   const end = isComplete ? '' : '; the answer is not complete';
-  if (answer === 'always')
-    return `always: ${first === undefined ? 'there are no such flows' : by(first)}${more(passing)} allows them${end}`;
-  if (answer === 'never')
-    return `never: ${refused === undefined ? 'there are no such flows' : by(refused)}${more(denied)} denies them${end}`;
-  if (first === undefined || refused === undefined) return `sometimes${end}`;
-  const who = asked.from === undefined ? `from ${addressText(first.sources, space)}` : '';
+  const none = 'there are no such flows';
+  if (answer === 'always') return `always: ${decidedBy(passing, 'allow', 'them') ?? none}${end}`;
+  if (answer === 'never') return `never: ${decidedBy(denied, 'deny', 'them') ?? none}${end}`;
+  const [first] = passing.parts;
+  if (first === undefined || denied.parts.length === 0) return `sometimes${end}`;
+  const who = asked.from === undefined && passingSources !== null ? `from ${addressText(passingSources, space)}` : '';
+  const region = formatted(first, passing.compared, space);
+  const isOne = passing.parts.length === 1;
   const what =
-    asked.to === undefined ? `to ${addressText(first.destinations, space)} ${serviceText(first.services)}` : '';
+    asked.to === undefined && isOne
+      ? `to ${addressText(region.destinations, space)} ${serviceText(region.services)}`
+      : '';
   const where = [who, what].filter((text) => text !== '').join(' ');
-  return `sometimes: ${by(first)}${more(passing)} allows ${where === '' ? 'a part' : where}; ${by(refused)}${more(denied)} denies the rest${end}`;
+  return `sometimes: ${decidedBy(passing, 'allow', where === '' ? 'a part' : where)}; ${decidedBy(denied, 'deny', 'the rest')}${end}`;
+}
+
+/** Returns for example "lan/web and lan/dns allow them", with the decider of most flows first. */
+function decidedBy({ parts }: Side, verb: 'allow' | 'deny', flows: string): string | null {
+  const deciders = [...new Set(parts.map(({ decider }) => deciderText(decider)))];
+  if (deciders.length === 0) return null;
+  const rest = deciders.length - NAMED;
+  const names = `${deciders.slice(0, NAMED).join(rest > 0 ? ', ' : ' and ')}${rest > 0 ? ` and ${rest} more` : ''}`;
+  const plural = verb === 'allow' ? 'allows' : 'denies';
+  return `${names} ${deciders.length === 1 ? plural : verb} ${flows}`;
 }
 
 export function deciderText({ source_group, rule }: Pick<FlowDecider, 'source_group' | 'rule'>): string {

@@ -84,6 +84,7 @@ export const AskAnswerSchema = z
     flows: z.object({ passing: decimal, denied: decimal }),
     passing: z.array(DecidedRegion),
     passing_omitted: z.int().min(0),
+    passing_sources: AddressSetSchema.nullable().describe('All sources with flows that pass; null if none pass.'),
     denied: z.array(DecidedRegion),
     denied_omitted: z.int().min(0),
     obstacles: z

@@ -1,4 +1,4 @@
-import type { FlowDecider, FlowRegion } from './flow-region.js';
+import type { AddressSet, FlowDecider, FlowRegion } from './flow-region.js';
 
 /**
  * The flows that a question is about. A field that is left out asks for every value: "who can reach this" or
@@ -48,6 +48,8 @@ export type AskAnswer = {
   readonly flows: { readonly passing: string; readonly denied: string };
   readonly passing: readonly DecidedRegion[];
   readonly passing_omitted: number;
+  /** All sources with flows that pass; null if none pass. */
+  readonly passing_sources: AddressSet | null;
   readonly denied: readonly DecidedRegion[];
   readonly denied_omitted: number;
   readonly obstacles: readonly Obstacle[];

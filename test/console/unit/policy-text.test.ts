@@ -111,6 +111,15 @@ describe('edits of the text of a policy', () => {
     expect(finish(rulePlaces(readText(edited))).map(({ rule }) => rule)).toEqual(['web', 'no', 'web-2']);
   });
 
+  it('put a rule for one source into a new group before the group that denies it', () => {
+    const rule = { id: 'allow-asked', action: 'allow', match: {} };
+    const edit = { edit: 'insert_rule', source_group: null, before: 'office', rule, sources: ['10.1.0.7'] } as const;
+    const places = finish(rulePlaces(readText(finish(editText(text, [edit])))));
+    expect(places.map(({ group, rule: id }) => `${group}/${id}`)).toEqual([
+      ...['new-group/allow-asked', 'office/web', 'office/no'],
+    ]);
+  });
+
   it.each([
     ['YAML', text],
     ['JSON', JSON.stringify(POLICY)],

@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { addressesText } from '../../address-set.js';
 import { ApiFailure, api, bodyOf, type Schemas } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { type AskedPolicy, referenceOf } from '../../asked-policy.js';
@@ -7,7 +8,7 @@ import { full } from '../../format.js';
 import { node, session } from '../../node.js';
 import { addressOf } from '../../router.js';
 import { Failure, Panel } from '../../ui/parts.js';
-import { addressesText, DeciderName, flowCount, RegionRow, sentence } from '../../ui/regions.js';
+import { DeciderName, RegionRow, sentence } from '../../ui/regions.js';
 import { Remedy } from '../../ui/remedy.js';
 import {
   answerText,
@@ -67,7 +68,7 @@ export function Answer({ fields, flows, of, onProblems }: Props) {
     <Panel title={questionText(fields)}>
       <div role="status">
         <p class="sentence">
-          <strong>{answerText(fields.kind, answer.answer, fewSources(answer))}</strong>{' '}
+          <strong>{answerText(fields.kind, answer)}</strong>{' '}
           {sentence(answer.summary.replace(/^(?:always|never|sometimes): /, ''))}
         </p>
       </div>
@@ -108,14 +109,6 @@ export function Answer({ fields, flows, of, onProblems }: Props) {
   );
 }
 
-const FEW_SOURCES = 3;
-
-/** The sources that pass, if they are few and all of them are listed. */
-function fewSources({ passing, passing_omitted: omitted, complete }: PolicyAnswer): readonly string[] | null {
-  const sources = [...new Set(passing.map((region) => addressesText(region.sources)))];
-  return complete && omitted === 0 && sources.length <= FEW_SOURCES ? sources : null;
-}
-
 type RegionsProps = {
   readonly title: string;
   readonly list: readonly Decided[];
@@ -125,15 +118,11 @@ type RegionsProps = {
 
 function Regions({ title, list, omitted, of }: RegionsProps) {
   if (list.length === 0) return null;
-  const total = list.reduce((sum, { flows }) => sum + BigInt(flows), 0n);
   return (
     <section class="diff-part">
       <h3>
-        {title}:{' '}
-        <span class="muted">
-          {omitted === 0 ? '' : 'the largest parts, '}
-          {flowCount(total.toString())}
-        </span>
+        {title}
+        {omitted > 0 && <span class="muted">: the largest parts</span>}
       </h3>
       <ul class="regions">
         {list.map((region) => (

@@ -1,3 +1,4 @@
+import { addressesText } from '../../address-set.js';
 import type { Problem, Schemas } from '../../api/client.js';
 
 /** The kinds of question, in the order in which the page offers them. */
@@ -121,17 +122,25 @@ export function questionText({ kind, from, to, service }: Fields): string {
   }
 }
 
-/**
- * The answer in the words of the question. `sources`: all sources that can, as texts; null if there are too
- * many.
- */
-export function answerText(kind: Kind, answer: Schemas['PolicyAnswer']['answer'], sources: readonly string[] | null) {
+/** The maximum number of networks that the sentence names. */
+const FEW_SOURCES = 3;
+
+/** The answer in the words of the question. */
+export function answerText(
+  kind: Kind,
+  {
+    answer,
+    complete,
+    passing_sources: sources,
+  }: Pick<Schemas['PolicyAnswer'], 'answer' | 'complete' | 'passing_sources'>,
+): string {
   if (kind === 'always')
     return { always: 'Yes, always.', sometimes: 'No, only a part passes.', never: 'No, nothing passes.' }[answer];
   if (kind === 'never')
     return { never: 'Yes, nothing passes.', sometimes: 'No, a part passes.', always: 'No, everything passes.' }[answer];
   if (kind === 'what') return { never: 'Nothing.', sometimes: 'A part.', always: 'Everything.' }[answer];
-  const some = sources === null ? 'Some sources can.' : `Only ${sources.join(' and ')} can.`;
+  const isKnown = complete && sources !== null && sources.omitted === 0 && sources.networks.length <= FEW_SOURCES;
+  const some = isKnown ? `Only ${addressesText(sources)} can.` : 'Some sources can.';
   return { never: 'No source can.', sometimes: some, always: 'Every source can.' }[answer];
 }
 

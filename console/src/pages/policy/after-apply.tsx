@@ -43,7 +43,9 @@ export function AfterApply({ state, context, onClose }: Props) {
                   ? 'Rolled out to the first nodes'
                   : generation == null
                     ? 'Stored'
-                    : 'Kept'}
+                    : change.kind === 'rollback'
+                      ? `Back at revision ${change.revision}`
+                      : 'Kept'}
           </>
         )}
       </h2>
@@ -56,7 +58,9 @@ export function AfterApply({ state, context, onClose }: Props) {
               ? 'The policy is no longer stored. Its history stays, and a rollback creates it again.'
               : generation == null
                 ? `Revision ${applied?.revision} is stored. The policy in force did not change.`
-                : `${applied?.revision == null ? 'The policy' : `Revision ${applied.revision}`} is in force.`}
+                : `${applied?.revision == null ? 'The policy' : `Revision ${applied.revision}`} is in force${
+                    change.kind === 'rollback' ? `, with the text of revision ${change.revision}` : ''
+                  }.`}
         </p>
       )}
       {state === 'reverted' && (
@@ -70,7 +74,12 @@ export function AfterApply({ state, context, onClose }: Props) {
           <button type="button" class="primary" onClick={onClose}>
             {state === 'reverted' && change.kind === 'text' ? 'Back to the draft' : 'Back to the policy'}
           </button>
-          <a class="button" href={addressOf('policy', { id: change.id ?? undefined, view: 'history' })}>
+          <a
+            class="button"
+            href={addressOf('policy', { id: change.id ?? undefined, view: 'history' })}
+            // The address stays the same if the history began the change.
+            onClick={onClose}
+          >
             Show the history
           </a>
         </p>

@@ -1,9 +1,8 @@
-import { ApiFailure, api, bodyOf } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { inSlices } from '../../slices.js';
 import { Failure, Panel } from '../../ui/parts.js';
 import { Ago } from '../../ui/time.js';
-import { documentOf, storedPolicy } from './policy-requests.js';
+import { documentOfRevision, storedPolicy } from './policy-requests.js';
 import { writeSteps } from './policy-text.js';
 import { LineDiff } from './text-changes.js';
 import { mergeTexts } from './text-diff.js';
@@ -22,15 +21,8 @@ type Props = {
 
 /** The text from which the draft was made; null if its revision is no longer stored. */
 async function baseText(id: string, revision: number | null, signal: AbortSignal): Promise<string | null> {
-  if (revision === null) return null;
-  try {
-    const params = { path: { id, revision: String(revision) } } as never;
-    const stored = await bodyOf(api.GET('/api/v1/policies/{id}/history/{revision}', { params, signal }));
-    return await inSlices(writeSteps(documentOf(stored)), signal);
-  } catch (failure) {
-    if (failure instanceof ApiFailure) return null;
-    throw failure;
-  }
+  const document = await documentOfRevision(id, revision, signal);
+  return document === null ? null : inSlices(writeSteps(document), signal);
 }
 
 /** Another write has replaced the text from which a draft was made: both texts, and ways to go on. */

@@ -14,7 +14,7 @@ import { FindBar, type Sought } from './find-bar.js';
 import { lineNotes, MANY_RULES, useHits } from './hits.js';
 import { dropDraft, forgetDraft, takeDropped } from './kept-drafts.js';
 import { EditFailure, editText, type PolicyEdit } from './policy-edits.js';
-import { type Stored, storedPolicy } from './policy-requests.js';
+import { documentOfRevision, type Stored, storedPolicy } from './policy-requests.js';
 import type { RulePlace } from './policy-text.js';
 import { Problems } from './problems.js';
 import { useReports } from './reports.js';
@@ -93,13 +93,24 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
     handle.replace(record === null ? draft.first : draft.base);
     notice.value = { text: 'The draft was discarded.', undo: () => handle.replace(discarded) };
   };
-  /** After a revert the former text is stored again, as a newer revision. */
+  /**
+   * After a revert, or a change and its rollback, the text from which the draft was made is stored again as a
+   * newer revision: the draft then belongs to that revision.
+   */
+  const rebase = async () => {
+    if (record === null) return;
+    const { revision } = draft.origin.value;
+    const cancelled = new AbortController().signal;
+    const [now, origin] = await Promise.all([
+      storedPolicy(record.id, cancelled),
+      documentOfRevision(record.id, revision, cancelled),
+    ]);
+    if (JSON.stringify(origin) !== JSON.stringify(now.document)) return;
+    draft.origin.value = { etag: now.etag, revision: now.record?.revision ?? null };
+    draft.edited(editor.current?.text() ?? draft.first);
+  };
   const backToDraft = async () => {
-    if (record !== null) {
-      const now = await storedPolicy(record.id, new AbortController().signal);
-      if (JSON.stringify(now.document) === JSON.stringify(stored.document))
-        draft.origin.value = { etag: now.etag, revision: now.record?.revision ?? null };
-    }
+    await rebase();
     draft.edited(editor.current?.text() ?? draft.first);
   };
 
@@ -107,6 +118,9 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
   const isOver = state === 'awaiting_confirmation' || state === 'kept' || state === 'reverted';
   const isConflict = state === 'conflicting' || isComparing.value;
   const isEditing = !isReview && !isOver && !isConflict;
+  useEffect(() => {
+    if (isOutdated && isEditing && !isClean) void rebase();
+  }, [record?.revision, isOutdated, isEditing, isClean]);
   return (
     <>
       {notice.value !== null && (

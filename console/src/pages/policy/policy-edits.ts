@@ -6,7 +6,7 @@ import { foldShort, isJson, jsonText, policyIn, yamlText } from './policy-text.j
 
 /**
  * A rule that belongs before another one, or at the end of its group. Null as group: a new group with these
- * sources.
+ * sources, which belongs before the group `before`, or at the end of the policy.
  */
 type InsertRule = {
   readonly edit: 'insert_rule';
@@ -150,7 +150,9 @@ function applyEdit(tree: Tree, edit: PolicyEdit): void {
       if (edit.source_group === null) {
         const mode = get(root, 'policy') === undefined ? { mode: 'enforce' } : {};
         const id = freeId(groups().map(idOf), 'new-group');
-        groups().push(made({ id, ...mode, sources: { cidrs: edit.sources ?? [] }, rules: [edit.rule] }));
+        const all = groups();
+        const at = edit.before === null ? all.length : all.indexOf(groupOf(edit.before));
+        all.splice(at, 0, made({ id, ...mode, sources: { cidrs: edit.sources ?? [] }, rules: [edit.rule] }));
         return;
       }
       const rules = list(groupOf(edit.source_group), 'rules');

@@ -20,6 +20,18 @@ export function documentOf({ form, mode, name, policy }: Schemas['StoredPolicy']
   return form === 'singleton' ? policy : { mode, ...(name === null ? {} : { name }), policy };
 }
 
+/** The document of a revision; null if the revision is no longer stored. */
+export async function documentOfRevision(id: string, revision: number | null, signal: AbortSignal): Promise<unknown> {
+  if (revision === null) return null;
+  try {
+    const params = { path: { id, revision: String(revision) } } as never;
+    return documentOf(await bodyOf(api.GET('/api/v1/policies/{id}/history/{revision}', { params, signal })));
+  } catch (failure) {
+    if (failure instanceof ApiFailure) return null;
+    throw failure;
+  }
+}
+
 type Query = Readonly<Record<string, string>>;
 
 /** Sends a change, or tries it with `dry_run`. The text of a change must have no syntax errors. */
