@@ -109,11 +109,6 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
     draft.origin.value = { etag: now.etag, revision: now.record?.revision ?? null };
     draft.edited(editor.current?.text() ?? draft.first);
   };
-  const backToDraft = async () => {
-    await rebase();
-    draft.edited(editor.current?.text() ?? draft.first);
-  };
-
   const isReview = state === 'reviewing' || state === 'applying' || state === 'rejudging';
   const isOver = state === 'awaiting_confirmation' || state === 'kept' || state === 'reverted';
   const isConflict = state === 'conflicting' || isComparing.value;
@@ -180,7 +175,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
           state={state}
           context={context}
           onClose={() => {
-            if (state === 'reverted') void backToDraft();
+            if (state === 'reverted') draft.edited(editor.current?.text() ?? draft.first);
             else if (record === null) go(addressOf('policy'));
             else reload();
           }}
