@@ -38,7 +38,9 @@ export const PolicyImpactSchema = z
           })
           .meta({ id: 'ImpactFlow' }),
       )
-      .describe('What closes comes first, then what opens; within them the flow that was seen most often.'),
+      .describe(
+        'Flows that close come first, then flows that open. Within an effect, the most frequent flow comes first.',
+      ),
     flows_omitted: count,
   })
   .meta({
