@@ -57,6 +57,7 @@ test('a change that one console applies is in the bar of the console of another 
   await other.getByText('is not confirmed').waitFor();
   await other.getByRole('button', { name: 'Keep it' }).click();
   await other.getByText('is not confirmed').waitFor({ state: 'detached' });
+  await other.getByText('was kept.').waitFor();
   await page.getByRole('heading', { name: 'Kept' }).waitFor();
   const { text } = await rig.node('n3').request('GET', '/api/v1/policy');
   expect(text).toContain('10.1.0.9');
