@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { makeDataFolder, quarantine } from '#store/disk/data-folder.js';
 import { openRocksDbStore } from '#store/disk/rocksdb-store.js';
 import { DEFAULT_BOUNDS, type HistoryBounds } from '#store/policies/history-bounds.js';
+import type { HistorySweep } from '#store/policies/history-sweep.js';
 import { type LastGoodFile, lastGoodFile } from '#store/policies/last-good.js';
 import { HEAD } from '#store/policies/policy-plan.js';
 import { loadPolicyStore, type SharedCommits } from '#store/policies/policy-store.js';
@@ -86,7 +87,9 @@ export async function openStore(
     const seal = fileSeal(sealKeyFile ?? join(dataDir, 'seal.key'), sealKeyFile !== null);
     const timed = timedWrites(kv, onWrite);
     shared = share(timed);
-    return await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared, history);
+    const store = await assembleStore(shared?.kv ?? timed, lastGood, seal, onFinding, shared, history);
+    if (shared === null) store.historySweep.start();
+    return store;
   } catch (error) {
     await shared?.store.close();
     await kv.close();
@@ -96,7 +99,8 @@ export async function openStore(
 
 /**
  * Builds the parts of a node's store on the key-value store `kv`. With `shared`, `kv` contains the replica of
- * the shared store. `close` of the result closes the shared store and `kv`.
+ * the shared store. `close` of the result closes the shared store and `kv`. The sweep of the history is not
+ * started.
  */
 export async function assembleStore(
   kv: KvStore,
@@ -105,9 +109,8 @@ export async function assembleStore(
   onFinding: FindingListener,
   shared: Shared | null,
   history: HistoryBounds = DEFAULT_BOUNDS,
-): Promise<Store> {
+): Promise<Store & { readonly historySweep: HistorySweep }> {
   const policies = await loadPolicyStore(kv, lastGood, onFinding, shared?.commits ?? null, history);
-  if (shared === null) policies.sweep.start();
   const store = shared?.store ?? null;
   // Without a common sealing key, store the intercept CA on this node only: the other nodes could not decrypt
   // its key.
@@ -115,6 +118,7 @@ export async function assembleStore(
   const secrets = shared === null ? 'plain' : shared.seals ? seal : 'refused';
   return {
     policies,
+    historySweep: policies.sweep,
     settings: createSettingsStore(store ?? kv, store, onFinding),
     integrations: createIntegrationStore(store ?? kv, { secrets, shared: store, onFinding }),
     assertions: createAssertionStore(store ?? kv, { shared: store }),
