@@ -28,7 +28,7 @@ const builtCode = {
 const machine = ['test/{kernel,e2e,cluster}/**/*.test.ts', 'test/console/*.test.ts'];
 /**
  * Tests of `machine` with time limits that a busy file could exceed. These files wait most of their time, so
- * two of them run beside each other.
+ * three of them run beside each other.
  */
 const timed = [
   'test/kernel/interfaces.test.ts',
@@ -51,6 +51,7 @@ const shared = [
 
 /** Four test files use nine tenths of two processors: a file waits a part of its time. */
 const WAITING_WORKERS = 4;
+const TIMED_WORKERS = 3;
 
 const suite: ViteUserConfig = {
   test: {
@@ -95,6 +96,7 @@ const suite: ViteUserConfig = {
         test: {
           ...builtCode.test,
           name: 'timed',
+          maxWorkers: TIMED_WORKERS,
           include: timed,
           sequence: { groupOrder: 2 },
         },

@@ -52,11 +52,17 @@ describe('the page Policy', () => {
     await page.getByText(/^Opens 1 flow seen in the last \d+ \w+ \([\d,]+ attempts?\)\.$/).waitFor();
     await page.getByRole('row', { name: /opens 10\.77\.1\.2 10\.77\.2\.2 tcp\/22 \d+ denied/ }).waitFor();
     await browser.expectAccessible();
+    const { url, token } = node.rig.node;
+    const other = await browser.newPage(url, await token());
+    await other.goto(`${url}/console/traffic`);
     await page.getByLabel('Time to confirm').selectOption('30 seconds');
     await button('Apply').click();
     await heading('In force. Is everything well?').waitFor();
+    await other.getByText('is not confirmed').waitFor();
     expect(await ruleIds()).toEqual(['web', 'ssh', 'no-telnet', 'cameras', 'old-ftp']);
     await heading('The node went back to the former policy').waitFor({ timeout: 60_000 });
+    await other.getByText(/^The change of .+ went back: .+\. The former policy is in force again\.$/).waitFor();
+    await other.close();
     expect(await ruleIds()).toEqual(['web', 'no-telnet', 'cameras', 'old-ftp']);
     await button('Back to the draft').click();
     await button('Review and apply…').click();
@@ -148,6 +154,8 @@ describe('the page Policy', () => {
     await button('Apply').click();
     await page.getByRole('heading', { name: /^Back at revision / }).waitFor();
     expect(await ruleIds()).toEqual(['web', 'no-telnet', 'cameras', 'old-ftp']);
+    await page.getByRole('link', { name: 'Show the history' }).click();
+    await button('Go back to this…').first().waitFor();
     await browser.open('policy?view=assertions');
     await page.getByText('broken').waitFor();
     await browser.expectAccessible();
@@ -168,6 +176,15 @@ describe('the page Policy', () => {
     await heading('Kept').waitFor();
     await browser.open('why?src=10.77.2.2&dst=10.77.1.2&proto=tcp&dst_port=22');
     await page.locator('h2 .verdict.allow').waitFor();
+  });
+
+  it('puts a rule for one source of a group into a new group before that group', async () => {
+    await browser.open('why?src=10.77.1.2&dst=10.77.2.2&proto=tcp&dst_port=25');
+    await page.getByRole('link', { name: 'Only for 10.77.1.2' }).click();
+    await heading('Review the change').waitFor();
+    await page.getByText('1 source of new-group-2 gains 10.77.2.2 tcp/25').waitFor();
+    await button('Back without applying').click();
+    await button('Discard').click();
   });
 
   it('takes an edit of lint into the draft', async () => {
