@@ -36,6 +36,7 @@ export function loadForBench(
       grantCapacity,
       markMask: 0x00f0_0000,
       reversePath: 'off',
+      passIpv6: false,
       passNonIpv4: false,
       classifyAll: true,
       traceWord: false,

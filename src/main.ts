@@ -167,6 +167,7 @@ export async function readDataplaneStatus(options: StatusOptions): Promise<Datap
 
 const PROBE_OPTIONS: DatapathOptions = {
   interfaces: [],
+  ipv6: 'drop',
   nonIpv4: 'drop',
   reversePath: 'strict',
   pickupMs: 0,

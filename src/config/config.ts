@@ -57,6 +57,7 @@ type DataplaneConfig = {
    * names begin with the part before `*`.
    */
   readonly interfaces: readonly string[];
+  readonly ipv6: 'drop' | 'pass';
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
   readonly policeLocal: boolean;
@@ -171,6 +172,7 @@ export function configOf(parsed: ParsedConfig): Config {
         ? null
         : {
             interfaces: dataplane.interfaces,
+            ipv6: dataplane.ipv6,
             nonIpv4: dataplane.non_ipv4,
             reversePath: dataplane.reverse_path,
             policeLocal: dataplane.police_local,

@@ -24,6 +24,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'api.max_connections_per_source': true,
   'api.console': true,
   'dataplane.interfaces': true,
+  'dataplane.ipv6': true,
   'dataplane.non_ipv4': true,
   'dataplane.reverse_path': true,
   'dataplane.police_local': true,

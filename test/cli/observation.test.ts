@@ -248,7 +248,7 @@ describe('weir status', () => {
       flows_resumed: 1,
       forwarding: { way: 'direct', reason: 'nothing stands in the way' },
       packets: { allow: 10, deny: 3, audit: 1 },
-      drops: { policy_deny: 2, malformed: 1, non_ipv4: 1 },
+      drops: { policy_deny: 2, malformed: 1, ipv6: 2, non_ipv4: 1 },
       non_ipv4_passed: { packets: 12, bytes: 1200 },
       maps: {
         flows: { entries: 10, capacity: 100 },
@@ -276,8 +276,8 @@ describe('weir status', () => {
       out: `node        ready
 policy      office (enforce), revision 3, generation 7, came in force 2 d ago
 config      as read at the start of the node
-packets     allow 10  deny 3  audit 1  dropped 4
-not IPv4    passed 12 without a policy  dropped 1
+packets     allow 10  deny 3  audit 1  dropped 6
+not IPv4    passed 12 without a policy  dropped 3
 flows       2 live  5 opened  3 closed
 forwarding  direct: nothing stands in the way
 dns         allow 4  deny 1  servfail 0  granted 3

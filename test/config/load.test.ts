@@ -54,6 +54,7 @@ const defaults = {
 };
 const dataplane = {
   interfaces: ['lan0', 'wan*'],
+  ipv6: 'drop',
   nonIpv4: 'drop',
   reversePath: 'strict',
   policeLocal: false,
@@ -109,6 +110,7 @@ api:
   console: false
 dataplane:
   interfaces: [lan0, wan*]
+  ipv6: pass
   non_ipv4: pass
   reverse_path: off
   police_local: true
@@ -165,6 +167,7 @@ cluster:
       },
       dataplane: {
         interfaces: ['lan0', 'wan*'],
+        ipv6: 'pass',
         nonIpv4: 'pass',
         reversePath: 'off',
         policeLocal: true,
@@ -271,18 +274,20 @@ dataplane:
   mark_mask: 0x00100000
   police_local: yes
   translated: [10.96.0.1/12, 10.96.0.0]
+  ipv6: enforce
 dns: { listen: ["dns.example:53"] }
 policy: []
 log:
 `),
     ).toEqual([
-      'invalid_value weir.yaml:17:1: log: must be a section with keys',
+      'invalid_value weir.yaml:18:1: log: must be a section with keys',
       'invalid_value weir.yaml:4:11: api.listen: must be `host:port`, such as 127.0.0.1:8080',
       'invalid_value weir.yaml:6:20: api.request_timeout: must be a duration such as 500ms, 60s, 5m or 2h',
       'unknown_key weir.yaml:5:3: api.lsten: there is no such key',
       'invalid_value weir.yaml:8:22: dataplane.interfaces.1: may have a * only at its end',
       'invalid_value weir.yaml:8:31: dataplane.interfaces.2: must be an interface name of 1 to 15 characters',
       'invalid_value weir.yaml:8:54: dataplane.interfaces.3: matches every interface, loopback included: put the beginning of a name before the *',
+      'invalid_value weir.yaml:15:9: dataplane.ipv6: must be one of drop, pass',
       'invalid_value weir.yaml:9:13: dataplane.non_ipv4: must be one of drop, pass',
       'invalid_value weir.yaml:13:17: dataplane.police_local: must be true or false',
       'invalid_value weir.yaml:14:16: dataplane.translated.0: must be an IPv4 network, such as 10.96.0.0/12',
@@ -290,9 +295,9 @@ log:
       'invalid_value weir.yaml:10:18: dataplane.flow_capacity: must be a whole number from 1024 to 16777216',
       'invalid_value weir.yaml:11:15: dataplane.flow_share: must be a number from 0.001 to 1',
       'invalid_value weir.yaml:12:14: dataplane.mark_mask: must be a 32-bit mask with at least 2 bits set, such as 0x00f00000',
-      'invalid_value weir.yaml:16:1: policy: must be a section with keys',
-      'invalid_value weir.yaml:15:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
-      'missing_key weir.yaml:15:1: dns.upstreams: is required',
+      'invalid_value weir.yaml:17:1: policy: must be a section with keys',
+      'invalid_value weir.yaml:16:17: dns.listen.0: must be `address:port`, such as 10.1.0.1:53',
+      'missing_key weir.yaml:16:1: dns.upstreams: is required',
       'unknown_key weir.yaml:2:1: nodes: there is no such key',
     ]);
   });

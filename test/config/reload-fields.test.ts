@@ -72,6 +72,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'api.max_connections_per_source': 11,
   'api.console': false,
   'dataplane.interfaces': ['lan0', 'wan*'],
+  'dataplane.ipv6': 'pass',
   'dataplane.non_ipv4': 'pass',
   'dataplane.reverse_path': 'loose',
   'dataplane.police_local': true,

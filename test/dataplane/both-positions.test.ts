@@ -165,10 +165,11 @@ describe('police_local', () => {
     ]).toEqual([PRIORITY.passed, INTERACTIVE, INTERACTIVE, INTERACTIVE]);
   });
 
-  test('with police_local, the egress hook drops IPv6 packets of the node and passes ARP', () => {
+  test('with police_local, the egress hook drops IPv6 packets and frames with other EtherTypes of the node, and passes ARP', () => {
     expect(see('out_of_node', udp, { etherType: 0x86dd, payloadBytes: 40 })).toBe(DROPPED);
+    expect(see('out_of_node', udp, { etherType: 0x1234, payloadBytes: 40 })).toBe(DROPPED);
     expect(see('out_of_node', udp, { etherType: 0x0806 })).toBe(PASSED);
-    expect(kernel.counted()).toEqual({ drop_non_ipv4: 1, arp: 1 });
+    expect(kernel.counted()).toEqual({ drop_ipv6: 1, drop_non_ipv4: 1, arp: 1 });
   });
 });
 

@@ -18,6 +18,7 @@ test('the datapath gives random frames the same verdict, mark and flow as a Type
     'drop_fragment_overlap',
     'drop_fragment_tiny',
     'drop_icmp_redirect',
+    'drop_ipv6',
     'drop_loopback',
     'drop_malformed',
     'drop_node_uninspected',

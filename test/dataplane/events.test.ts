@@ -99,7 +99,7 @@ describe('the datapath', () => {
     const content = Uint8Array.from([0x9c, 0x40, 0, 53, 0, 8, 0, 0]);
     kernel.runFrame(writeIpv6Frame(kernel.frame, { nextHeader: IPPROTO.udp, content }));
     kernel.runFrame(writeIpv6Frame(kernel.frame, { nextHeader: 58, content: Uint8Array.of(128) }));
-    const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'non_ipv4', epoch: 0, word: 0 };
+    const dropped = { ...alone, type: 'dropped', verdict: null, dropReason: 'ipv6', epoch: 0, word: 0 };
     const ipv6 = { source: '2001:db8::1', destination: '2001:db8::2' };
     const udp = { ...common, ...dropped, ipv6, source: 0, destination: 0 };
     expect(observed()).toEqual([udp, { ...udp, protocol: 58, sourcePort: 0, destinationPort: 0 }]);

@@ -4,7 +4,7 @@ import { allowAll } from '#test/kernel/policies.js';
 import { echo, udp } from './conversation.js';
 import { type FrameOptions, writeFrame, writeIpv6Frame } from './frame.js';
 import { kernelOfFile } from './kernel-of-file.js';
-import { DROPPED, loadForTest, PASSED, SKB } from './loaded.js';
+import { DROPPED, type Entry, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
 /** The packet `udp` with TCP: also to port 53. */
@@ -44,7 +44,7 @@ describe('malformed frames', () => {
 
 test.each([
   ['ARP', 0x0806, PASSED, { arp: 1 }],
-  ['IPv6', 0x86dd, DROPPED, { drop_non_ipv4: 1 }],
+  ['IPv6', 0x86dd, DROPPED, { drop_ipv6: 1 }],
   ['an unknown protocol', 0x1234, DROPPED, { drop_non_ipv4: 1 }],
   ['a stacked 802.1Q tag', 0x8100, DROPPED, { drop_vlan_tagged: 1 }],
   ['a stacked 802.1ad tag', 0x88a8, DROPPED, { drop_vlan_tagged: 1 }],
@@ -56,14 +56,25 @@ test.each([
   },
 );
 
-test("with non_ipv4 = pass, IPv6 passes with the mark bit that Weir's nftables rules require, and a stacked VLAN tag is still dropped", () => {
-  const lenient = loadForTest({ passNonIpv4: true });
-  const judged = lenient.runPacket(udp, { etherType: 0x86dd, payloadBytes: 60 }, 7);
-  expect(judged).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
-  expect(lenient.runPacket(udp, { etherType: 0x8100, payloadBytes: 60 }).returned).toBe(DROPPED);
-  expect(lenient.counted()).toEqual({ non_ipv4: 1, drop_vlan_tagged: 1 });
-  lenient.close();
-});
+test.each([
+  ['ipv6', 'IPv6', { passIpv6: true }, 0x86dd, 0x1234, { drop_non_ipv4: 2 }],
+  ['non_ipv4', 'an unknown EtherType', { passNonIpv4: true }, 0x1234, 0x86dd, { drop_ipv6: 2 }],
+])(
+  "with %s = pass alone, only %s passes, with the mark bit that Weir's nftables rules require, also from the node itself; a stacked VLAN tag is still dropped",
+  (_, __, settings, passing, other, dropped) => {
+    const lenient = loadForTest({ ...settings, policeLocal: true });
+    const run = (etherType: number, entry?: Entry) => lenient.runPacket(udp, { etherType, payloadBytes: 60 }, 7, entry);
+    expect(run(passing)).toEqual({ returned: PASSED, word: 0, mark: GUARD_BIT | 7 });
+    expect(run(passing, 'out_of_node').returned).toBe(PASSED);
+    expect([run(other), run(other, 'out_of_node'), run(0x8100)].map(({ returned }) => returned)).toEqual([
+      DROPPED,
+      DROPPED,
+      DROPPED,
+    ]);
+    expect(lenient.counted()).toEqual({ non_ipv4: 2, ...dropped, drop_vlan_tagged: 1 });
+    lenient.close();
+  },
+);
 
 const LISTENER = (type: number, next = 58, length = 0): Uint8Array =>
   Uint8Array.from([next, length, 5, 2, 0, 0, 1, 0, type, 0, 0, 0]);
@@ -91,7 +102,7 @@ test.each<Ipv6Case>([
     const judged = (['in', 'out_of_node'] as const).map((entry) => policing.runFrame(length, 0, entry));
     expect(judged.map(({ returned }) => returned)).toEqual(passes ? [PASSED, PASSED] : [DROPPED, DROPPED]);
     expect(judged[0]?.mark).toBe(0);
-    expect(policing.counted()).toEqual(passes ? { to_node: 1, from_node: 1 } : { drop_non_ipv4: 2 });
+    expect(policing.counted()).toEqual(passes ? { to_node: 1, from_node: 1 } : { drop_ipv6: 2 });
     policing.close();
   },
 );

@@ -84,6 +84,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       grantCapacity: 4_096,
       markMask: MARK_MASK,
       reversePath: 'off',
+      passIpv6: false,
       passNonIpv4: false,
       classifyAll: true,
       traceWord: true,

@@ -50,7 +50,8 @@ test.each(variants)('the kernel loads the BPF programs with the settings %o', (v
   const kernel = loadForTest({
     ...variant,
     flowShare,
-    passNonIpv4: variant.direct,
+    passIpv6: variant.direct,
+    passNonIpv4: !variant.direct,
     classifyAll: false,
     traceWord: false,
   });

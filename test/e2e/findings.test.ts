@@ -46,11 +46,11 @@ test('a forwarded IPv6 packet is dropped, counted and reported as a finding with
   expect([await ping(IPV6.nodeLan), await ping(IPV6.server)]).toEqual([0, 1]);
   const ends = async () =>
     (await find('?limit=1000'))
-      .filter(({ drop_reason: reason }) => reason === 'non_ipv4')
+      .filter(({ drop_reason: reason }) => reason === 'ipv6')
       .map(({ finding_type: type, src_ip: src, dst_ip: dst, proto }) => ({ type, src, dst, proto }));
   const echo = { type: 'l4_deny', src: IPV6.client, dst: IPV6.server, proto: 58 };
   await expect.poll(ends, soon).toEqual([echo]);
-  expect((await rig.stats()).drops.non_ipv4).toBe(1);
+  expect((await rig.stats()).drops).toMatchObject({ ipv6: 1, non_ipv4: 0 });
 });
 
 test('findings and their counts survive a restart of the node process', async () => {

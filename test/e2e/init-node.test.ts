@@ -112,7 +112,7 @@ describe('weir init on a machine with systemd', () => {
       'In force on lan0, wan0: policy gateway (audit): the policy denies nothing, and records the packets that it would deny.',
     );
     expect(trial.stdout).toMatch(
-      /Forwarded IPv6 and other protocols pass without a policy \(\d+ packets until now; `weir status` counts them\)/,
+      /forwarded IPv6 packets and packets of other protocols pass without a policy \(\d+ packets until now; `weir status` counts them\)/,
     );
     const other = '/run/api.json';
     await write(other, JSON.stringify({ name: 'gateway', mode: 'audit', policy: RULES }));
@@ -121,7 +121,9 @@ describe('weir init on a machine with systemd', () => {
     const enforced = await init('--mode', 'enforce', '--force');
     expect([enforced.code, enforced.stderr]).toEqual([0, '']);
     expect(enforced.stdout).toContain('In force on lan0, wan0: policy gateway (enforce)');
-    expect(enforced.stdout).toMatch(/Forwarded IPv6 and other protocols are dropped \(\d+ packets until now\)/);
+    expect(enforced.stdout).toMatch(
+      /forwarded IPv6 packets and packets of other protocols are dropped \(\d+ packets until now\)/,
+    );
     expect(await activePolicy()).toMatchObject({ name: 'gateway', mode: 'enforce', policy: RULES });
   });
 

@@ -61,7 +61,7 @@ describe('weir init', () => {
     expect(read('weir.yaml')).toEqual({
       version: 1,
       node: { data_dir: '/var/lib/weir' },
-      dataplane: { interfaces: ['lan0', 'wan0'], non_ipv4: 'pass', reverse_path: 'off' },
+      dataplane: { interfaces: ['lan0', 'wan0'], ipv6: 'pass', non_ipv4: 'pass', reverse_path: 'off' },
       policy: { fallback: 'allow' },
     });
     expect(read('policy.yaml')).toEqual({
@@ -101,7 +101,7 @@ describe('weir init', () => {
     expect(read('weir.yaml')).toEqual({
       version: 1,
       log: { level: 'warn' },
-      dataplane: { interfaces: ['lan0', 'wan0'], pickup: '0s', non_ipv4: 'drop', reverse_path: 'strict' },
+      dataplane: { interfaces: ['lan0', 'wan0'], pickup: '0s', ipv6: 'drop', non_ipv4: 'drop', reverse_path: 'strict' },
       policy: { fallback: 'deny' },
     });
   });
@@ -111,7 +111,7 @@ describe('weir init', () => {
     const policy = readFileSync(join(folder, 'policy.yaml'), 'utf8');
     expect((await init('lan0,wan0', '--force')).code).toBe(0);
     expect(read('weir.yaml')).toMatchObject({
-      dataplane: { interfaces: ['lan0', 'wan0'], non_ipv4: 'drop', reverse_path: 'strict' },
+      dataplane: { interfaces: ['lan0', 'wan0'], ipv6: 'drop', non_ipv4: 'drop', reverse_path: 'strict' },
       policy: { fallback: 'deny' },
     });
     expect(readFileSync(join(folder, 'policy.yaml'), 'utf8')).toBe(policy);

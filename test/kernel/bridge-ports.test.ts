@@ -137,14 +137,9 @@ describe.each<[string, string]>([
 
 const attacks = (...names: readonly string[]): Record<string, Uint8Array> =>
   Object.fromEntries(names.map((name) => [name, SWITCHED_FRAMES.attacks[name] ?? new Uint8Array()]));
-const NON_IPV4 = [
-  'unicast of IPv6',
-  'multicast of IPv6',
-  'PPPoE discovery',
-  'MPLS unicast',
-  'unknown EtherType',
-  'LLC and SNAP',
-];
+const IPV6 = ['unicast of IPv6', 'multicast of IPv6'];
+const OTHER = ['PPPoE discovery', 'MPLS unicast', 'unknown EtherType', 'LLC and SNAP'];
+const NON_IPV4 = [...IPV6, ...OTHER];
 const NEVER = ['loopback over IPv4', 'tag of a VLAN', 'tag of priority', 'two tags'];
 const ARP = ['question of ARP', 'answer of ARP'];
 
@@ -156,14 +151,27 @@ describe.each([{ forceClsact: false }, { forceClsact: true }])('policed bridge p
 
   test.each<[string, 'allow' | 'deny', Partial<DatapathOptions>, (name: string) => boolean]>([
     ['an allow', 'allow', {}, (name) => ![...NON_IPV4, ...NEVER, 'LLDP neighbours'].includes(name)],
-    ['an allow and non_ipv4: pass', 'allow', { nonIpv4: 'pass' }, (name) => !NEVER.includes(name)],
+    [
+      'an allow and ipv6: pass',
+      'allow',
+      { ipv6: 'pass' },
+      (name) => ![...OTHER, ...NEVER, 'LLDP neighbours'].includes(name),
+    ],
+    ['an allow and non_ipv4: pass', 'allow', { nonIpv4: 'pass' }, (name) => ![...IPV6, ...NEVER].includes(name)],
+    [
+      'an allow, and pass for both settings',
+      'allow',
+      { ipv6: 'pass', nonIpv4: 'pass' },
+      (name) => !NEVER.includes(name),
+    ],
     ['a deny', 'deny', {}, (name) => ARP.includes(name)],
     [
       'a deny and non_ipv4: pass',
       'deny',
       { nonIpv4: 'pass' },
-      (name) => [...ARP, ...NON_IPV4, 'LLDP neighbours'].includes(name),
+      (name) => [...ARP, ...OTHER, 'LLDP neighbours'].includes(name),
     ],
+    ['a deny and ipv6: pass', 'deny', { ipv6: 'pass' }, (name) => [...ARP, ...IPV6].includes(name)],
     ['a deny and police_local', 'deny', { policeLocal: true }, (name) => ARP.includes(name)],
     [
       'an allow and direct forwarding',

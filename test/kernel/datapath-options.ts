@@ -4,6 +4,7 @@ import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/d
 export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> = {}): DatapathOptions {
   return {
     interfaces: ['lan0', 'wan*'],
+    ipv6: 'drop',
     nonIpv4: 'drop',
     reversePath: 'strict',
     pickupMs: 0,

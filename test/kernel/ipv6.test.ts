@@ -10,6 +10,7 @@ import { addIpv6, IPV6 } from './ipv6.js';
 import { denyAll } from './policies.js';
 import { COUNTS_UNSENT, HAS_TCX } from './tcx.js';
 import { topologyOfFile } from './topology-of-file.js';
+import { Wire } from './wire.js';
 
 let port = 2_222;
 
@@ -56,7 +57,7 @@ async function reaches(from: End, to: string, dataBytes = 56): Promise<boolean> 
   return code === 0;
 }
 
-const dropped = (): bigint => datapath.stats().drops.non_ipv4?.packets ?? 0n;
+const dropped = (): bigint => datapath.stats().drops.ipv6?.packets ?? 0n;
 
 const TO_NODE: readonly [what: string, from: End, to: string][] = [
   ['an address of the link', 'client', IPV6.nodeLan],
@@ -73,7 +74,7 @@ const TO_NODE: readonly [what: string, from: End, to: string][] = [
 describe.each<[string, Partial<DatapathOptions>]>([
   [HAS_TCX ? 'tcx' : 'clsact', {}],
   ['clsact', { forceClsact: true }],
-  ['direct forwarding, and non_ipv4: pass', { forwarding: 'direct', nonIpv4: 'pass' }],
+  ['direct forwarding, and ipv6: pass', { forwarding: 'direct', ipv6: 'pass' }],
 ])('IPv6 traffic of a node whose datapath uses %s', (_, options) => {
   test('IPv6 traffic loses no packet when the datapath attaches, except for consecutive packets while the kernel adds clsact', async () => {
     open(options);
@@ -108,14 +109,14 @@ describe.each<[string, Partial<DatapathOptions>]>([
     expect(dropped()).toBe(0n);
   });
 
-  test('IPv6 passes to and from the node, and is forwarded only with non_ipv4: pass', async () => {
+  test('IPv6 passes to and from the node, and is forwarded only with ipv6: pass', async () => {
     start(options);
     await forgetNeighbours();
     const cut: string[] = [];
     for (const [what, from, to] of TO_NODE) if (!(await reaches(from, to))) cut.push(what);
     expect(cut).toEqual([]);
     expect(dropped()).toBe(0n);
-    const passes = options.nonIpv4 === 'pass';
+    const passes = options.ipv6 === 'pass';
     expect(await reaches('client', IPV6.server)).toBe(passes);
     expect(await reaches('server', IPV6.client)).toBe(passes);
     expect(dropped()).toBe(passes ? 0n : 2n);
@@ -169,7 +170,7 @@ describe('an established TCP connection over IPv6', () => {
     ['server to node', 'server', 'node', IPV6.nodeWan, {}],
     ['client to node, by clsact', 'client', 'node', IPV6.nodeLan, { forceClsact: true }],
     ['client to node, forwarding directly', 'client', 'node', IPV6.nodeLan, { forwarding: 'direct' }],
-    ['client to server with non_ipv4: pass', 'client', 'server', IPV6.server, { nonIpv4: 'pass' }],
+    ['client to server with ipv6: pass', 'client', 'server', IPV6.server, { ipv6: 'pass' }],
   ])(
     'an established TCP connection over IPv6 continues when the datapath attaches and detaches, and a new connection can be opened (direction: %s)',
     async (_, from, to, address, more) => {
@@ -189,7 +190,7 @@ describe('an established TCP connection over IPv6', () => {
     },
   );
 
-  test('an established TCP connection over IPv6 through the node gets no more replies after the datapath has attached with non_ipv4: drop', async () => {
+  test('an established TCP connection over IPv6 through the node gets no more replies after the datapath has attached with ipv6: drop', async () => {
     const say = await converse('client', 'server', IPV6.server);
     const before = await say();
     start();
@@ -199,7 +200,7 @@ describe('an established TCP connection over IPv6', () => {
 });
 
 test('the counter of passed non-IPv4 packets counts forwarded IPv6 packets, but not IPv6 packets of the node itself', async () => {
-  start({ nonIpv4: 'pass' });
+  start({ ipv6: 'pass' });
   await forgetNeighbours();
   // The kernel also sends a few multicast packets of about 100 bytes, at any time. Large packets differ from
   // them: 14 bytes of Ethernet, 40 of IPv6, 8 of ICMP, and the data.
@@ -213,20 +214,44 @@ test('the counter of passed non-IPv4 packets counts forwarded IPv6 packets, but 
   expect(passed()).toBe(2);
 });
 
+test.each<[string, Partial<DatapathOptions>, boolean]>([
+  ['ipv6: pass and non_ipv4: drop', { ipv6: 'pass', nonIpv4: 'drop' }, true],
+  ['ipv6: drop and non_ipv4: pass', { ipv6: 'drop', nonIpv4: 'pass' }, false],
+])('each of the two settings decides only about its own packets: %s', async (_, options, isForwarded) => {
+  start(options);
+  await forgetNeighbours();
+  expect(await reaches('client', IPV6.server)).toBe(isForwarded);
+  const { drops, nonIpv4Passed } = datapath.stats();
+  // The kernel also sends a few multicast packets at any time, so the counts can be larger.
+  expect([(drops.ipv6?.packets ?? 0n) > 0n, nonIpv4Passed.packets > 1n]).toEqual([!isForwarded, isForwarded]);
+  const index = await topology.client.must('sh', '-c', 'ip -o link show eth0 | cut -d: -f1');
+  const wire = new Wire(topology.client.name, Number(index));
+  // A broadcast with an EtherType for experiments (IEEE 802).
+  const frame = Buffer.from(`ffffffffffff02000000006688b5${'00'.repeat(50)}`, 'hex');
+  for (let count = 0; count < 3; count++) wire.send(frame);
+  wire.close();
+  const others = () => {
+    const { drops, nonIpv4Passed } = datapath.stats();
+    return isForwarded ? drops.non_ipv4?.packets : nonIpv4Passed.packets;
+  };
+  await expect.poll(others).toBe(3n);
+  expect(datapath.stats().drops[isForwarded ? 'ipv6' : 'non_ipv4']?.packets).toBe(0n);
+});
+
 describe('IPv6 packets that come in by an interface with forwarding=0', () => {
   afterEach(() => setForwarding(1));
   const setForwarding = (value: number): Promise<string> =>
     topology.node.must('sysctl', '-qw', `net.ipv6.conf.lan0.forwarding=${value}`);
 
   test.each(['drop', 'pass'] as const)(
-    'IPv6 packets from an interface with forwarding=0 reach the node but are not forwarded, with non_ipv4: %s',
-    async (nonIpv4) => {
+    'IPv6 packets from an interface with forwarding=0 reach the node but are not forwarded, with ipv6: %s',
+    async (ipv6) => {
       await setForwarding(0);
       // Add the IPv6 addresses again, because an interface without forwarding solicits routers and may lose
       // addresses.
       await addIpv6(topology);
       await setForwarding(0);
-      start({ nonIpv4 });
+      start({ ipv6 });
       await forgetNeighbours();
       expect(await reaches('client', IPV6.nodeLan)).toBe(true);
       expect(await reaches('client', `${IPV6.linkLocal}%eth0`)).toBe(true);
@@ -237,7 +262,7 @@ describe('IPv6 packets that come in by an interface with forwarding=0', () => {
 });
 
 describe('IPv6 packets of the node itself with police_local', () => {
-  test('with police_local and non_ipv4: drop, IPv6 packets of the node itself are dropped, except for neighbour discovery', async () => {
+  test('with police_local and ipv6: drop, IPv6 packets of the node itself are dropped, except for neighbour discovery', async () => {
     // A connection of an earlier test still sends its FIN again, which counts as dropped.
     await topology.client.must('ss', '-K', `dst [${IPV6.server}]`);
     start({ policeLocal: true });
@@ -249,8 +274,8 @@ describe('IPv6 packets of the node itself with police_local', () => {
     expect(await topology.client.must('ip', '-6', 'neigh', 'show', IPV6.nodeLan)).toContain('lladdr');
   });
 
-  test('with police_local and non_ipv4: pass, IPv6 packets of the node itself pass', async () => {
-    start({ policeLocal: true, nonIpv4: 'pass' });
+  test('with police_local and ipv6: pass, IPv6 packets of the node itself pass', async () => {
+    start({ policeLocal: true, ipv6: 'pass' });
     expect(await reaches('client', IPV6.nodeLan)).toBe(true);
     expect(await reaches('node', IPV6.client)).toBe(true);
     expect(dropped()).toBe(0n);

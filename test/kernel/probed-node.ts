@@ -86,6 +86,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
   };
   const options: ProbedNode['options'] = (more = {}) => ({
     interfaces: ['lan0', 'wan0'],
+    ipv6: 'drop',
     nonIpv4: 'drop',
     reversePath: 'strict',
     pickupMs: 0,

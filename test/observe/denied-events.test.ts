@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from 'vitest';
+import { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
@@ -97,14 +98,14 @@ test('`DeniedEvents` records ICMP type and code of a packet, and type 8 (echo re
 
 test('`DeniedEvents` records the addresses of dropped IPv6 packets, and makes one finding for each pair of addresses', () => {
   const from = (last: number): EventInput => ({
-    ...{ type: 'dropped', verdict: null, dropReason: 2, destinationPort: 443 },
+    ...{ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, destinationPort: 443 },
     ipv6: [
       [0xfd, 0x77, ...new Array<number>(13).fill(0), last],
       [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(12).fill(0)],
     ],
   });
   denied.add(batchOf([from(1), from(2), from(1)]), 0);
-  const dropped = { type: 'l4_deny', destination: '2001:db8::', destinationPort: 443, dropReason: 'non_ipv4' };
+  const dropped = { type: 'l4_deny', destination: '2001:db8::', destinationPort: 443, dropReason: 'ipv6' };
   expect(denied.drain()).toMatchObject([
     { ...dropped, source: 'fd77::1', count: 2 },
     { ...dropped, source: 'fd77::2', count: 1 },

@@ -94,7 +94,7 @@ describe('the flow history', () => {
             event({ type: 'flow_opened', flags: EVENT_FLAG.foreign }),
             event({ type: 'dropped', verdict: null, dropReason: DROP_REASON.malformed }),
             event({ type: 'dropped', verdict: 'allow', dropReason: DROP_REASON.out_of_state }),
-            event({ type: 'dropped', verdict: null, dropReason: DROP_REASON.non_ipv4, ipv6: [ipv6, ipv6] }),
+            event({ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, ipv6: [ipv6, ipv6] }),
             denied({ verdict: 'allow', dropReason: DROP_REASON.flow_table_full }),
             event({ type: 'passed', verdict: null }),
           ],

@@ -214,9 +214,9 @@ describe('a wiretap message', () => {
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
     const end = (last: number): number[] => [0xfd, 0x77, ...new Array<number>(13).fill(0), last];
-    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: 2, ipv6: [end(1), end(2)] }]), 0);
+    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, ipv6: [end(1), end(2)] }]), 0);
     expect(messages()).toMatchObject([
-      { type: 'verdict', src: 'fd77::1', dst: 'fd77::2', drop_reason: 'non_ipv4', packets: 1 },
+      { type: 'verdict', src: 'fd77::1', dst: 'fd77::2', drop_reason: 'ipv6', packets: 1 },
     ]);
   });
 

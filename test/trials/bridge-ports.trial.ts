@@ -212,10 +212,11 @@ describe.each(
     ['drop', 'deny', (kind: string) => ALWAYS.includes(kind)],
     ['pass', 'allow', (kind: string) => !NEVER.includes(kind)],
   ] as const)(
-    'a node switches exactly the expected kinds of frames between bridge ports with the settings non_ipv4 "%s" and default_policy "%s"',
-    async (nonIpv4, action, crosses) => {
+    'a node switches exactly the expected kinds of frames between bridge ports with the settings ipv6 and non_ipv4 "%s" and default_policy "%s"',
+    async (unpoliced, action, crosses) => {
       const interfaces = ['lan0', 'wan0', 'br0'];
-      const dataplane = { interfaces, reverse_path: reversePath, forwarding, non_ipv4: nonIpv4, police_local: false };
+      const others = { ipv6: unpoliced, non_ipv4: unpoliced };
+      const dataplane = { interfaces, reverse_path: reversePath, forwarding, ...others, police_local: false };
       node = await startNode(topology, { dataplane });
       await node.ready({ except: ['policy_ready'] });
       await node.request('PUT', '/api/v1/policy', { default_policy: action });

@@ -144,7 +144,7 @@ describe.each([
   ['police_local', { police_local: true }],
   ['direct forwarding', { forwarding: 'direct' }],
   ['forwarding by the stack', { forwarding: 'stack' }],
-  ['non_ipv4 pass and reverse_path off', { non_ipv4: 'pass', reverse_path: 'off' }],
+  ['ipv6 and non_ipv4 pass, and reverse_path off', { ipv6: 'pass', non_ipv4: 'pass', reverse_path: 'off' }],
 ] as const)('a node with %s', (_, dataplane) => {
   test('a node passes no packet to a listener on 127.0.0.0/8', async () => {
     await start(dataplane);

@@ -30,7 +30,7 @@ const StatsSchema = z
           'Packets of inspected connections. `handed`: redirected to the service plane. `joined`: forwarded in the kernel after splicing.',
         ),
       non_ipv4_passed: packetsAndBytes.describe(
-        'Packets that passed without a verdict because of `dataplane.non_ipv4`: forwarded IPv6, and protocols other than IP and ARP.',
+        'Packets that passed without a verdict: forwarded IPv6 because of `dataplane.ipv6`, and protocols other than IP and ARP because of `dataplane.non_ipv4`.',
       ),
       dns_unroutable: packetsAndBytes.describe(
         'DNS queries that `dns.transparent` did not divert, because their destination has neither a route nor a socket of the node. The kernel dropped them.',

@@ -32,15 +32,15 @@ const POLICY_NAME = 'gateway';
  * that no policy allows is denied.
  */
 const SETTINGS = {
-  audit: { fallback: 'allow', non_ipv4: 'pass', reverse_path: 'off' },
-  enforce: { fallback: 'deny', non_ipv4: 'drop', reverse_path: 'strict' },
+  audit: { fallback: 'allow', ipv6: 'pass', non_ipv4: 'pass', reverse_path: 'off' },
+  enforce: { fallback: 'deny', ipv6: 'drop', non_ipv4: 'drop', reverse_path: 'strict' },
 } as const;
 
 export const policyPath = ({ config }: Pick<InitSettings, 'config'>): string => join(dirname(config), 'policy.yaml');
 
 /** Returns the text of a new configuration file. */
 export function configText({ interfaces, mode, dataDir = DEFAULT_DATA_DIR }: InitSettings): string {
-  const { fallback, non_ipv4, reverse_path } = SETTINGS[mode];
+  const { fallback, ipv6, non_ipv4, reverse_path } = SETTINGS[mode];
   return `# Written by \`weir init\`. \`weir config check\` checks the file.
 # ${DOCS}/configuration.md explains every key.
 version: 1
@@ -51,7 +51,8 @@ node:
 dataplane:
   # Packets that arrive by these interfaces are policed. Name both sides of a gateway.
   interfaces: ${JSON.stringify(interfaces)}
-  # Forwarded IPv6 and other EtherTypes: \`pass\` for a trial, \`drop\` for enforcement.
+  # Forwarded IPv6, and other EtherTypes: \`pass\` for a trial, \`drop\` for enforcement.
+  ipv6: ${ipv6}
   non_ipv4: ${non_ipv4}
   # Packets whose source has no route back: \`off\` for a trial, \`strict\` for enforcement.
   reverse_path: ${reverse_path}
@@ -69,11 +70,12 @@ policy:
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
   const document = parseYaml(existing);
-  const { fallback, non_ipv4, reverse_path } = SETTINGS[settings.mode];
+  const { fallback, ipv6, non_ipv4, reverse_path } = SETTINGS[settings.mode];
   document.setIn(['version'], 1);
   if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
   setInterfaces(document, present, settings.interfaces);
   if (!settings.keepsMode) {
+    document.setIn(['dataplane', 'ipv6'], ipv6);
     document.setIn(['dataplane', 'non_ipv4'], non_ipv4);
     document.setIn(['dataplane', 'reverse_path'], reverse_path);
     document.setIn(['policy', 'fallback'], fallback);

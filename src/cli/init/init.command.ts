@@ -238,12 +238,23 @@ async function show(
 /** Returns a sentence about the packets that no policy decides, with their number on this node. */
 function limitsOf({ stats }: Status, dataplane: Config['dataplane']): string {
   const { passed, dropped } = notIpv4(stats);
-  const others =
-    dataplane?.nonIpv4 === 'pass'
-      ? `pass without a policy (${passed} packets until now; \`weir status\` counts them), and --mode enforce drops them.`
-      : `are dropped (${dropped} packets until now).`;
+  const kinds = [
+    { name: 'forwarded IPv6 packets', passes: dataplane?.ipv6 === 'pass' },
+    { name: 'packets of other protocols', passes: dataplane?.nonIpv4 === 'pass' },
+  ];
+  const named = (passes: boolean): string =>
+    kinds.flatMap((kind) => (kind.passes === passes ? [kind.name] : [])).join(' and ');
+  const [passing, refused] = [named(true), named(false)];
+  const effects = [
+    ...(passing === ''
+      ? []
+      : [
+          `${passing} pass without a policy (${passed} packets until now; \`weir status\` counts them), and --mode enforce drops them`,
+        ]),
+    ...(refused === '' ? [] : [`${refused} are dropped (${dropped} packets until now)`]),
+  ];
   const own = dataplane?.policeLocal === true ? [] : ['Connections of this machine itself are not policed.'];
-  return [`Policies are about IPv4. Forwarded IPv6 and other protocols ${others}`, ...own].join('\n');
+  return [`Policies are about IPv4: ${effects.join('; ')}.`, ...own].join('\n');
 }
 
 function inForce(settings: InitSettings, active: Active | null, limits: string): string {

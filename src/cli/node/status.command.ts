@@ -125,7 +125,7 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
 /** Returns how many packets other than IPv4 and ARP passed without a policy, and how many were dropped. */
 export const notIpv4 = ({ dataplane: { non_ipv4_passed, drops } }: Stats): { passed: number; dropped: number } => ({
   passed: non_ipv4_passed.packets,
-  dropped: drops.non_ipv4 ?? 0,
+  dropped: (drops.ipv6 ?? 0) + (drops.non_ipv4 ?? 0),
 });
 
 const verdicts = ({ allow, deny, audit }: z.infer<typeof byVerdict>): string =>

@@ -22,6 +22,7 @@ export const RELOADED_BY = {
   'dataplane.interfaces': 'dataplane',
   // The other keys of this section need a restart: they are constants of the loaded BPF programs, or map
   // sizes.
+  'dataplane.ipv6': 'restart',
   'dataplane.non_ipv4': 'restart',
   'dataplane.reverse_path': 'restart',
   'dataplane.police_local': 'restart',

@@ -134,9 +134,13 @@ const dataplane = z
           'Interfaces whose incoming traffic is filtered: both sides of a gateway. A name may end with `*`, and can then have no interface for a time. With NAT (masquerade, DNAT), rules name the client and the server, not the addresses of the gateway. Ports of a bridge make the node a transparent firewall (docs/design/bridges.md). An interface that loses a matching name stays policed, and fails the check `dataplane_config`, until `weir config reload --allow-unpoliced`.',
         form: 'list of interface names of at most 15 characters',
       }),
+    ipv6: oneOf(
+      ['drop', 'pass'],
+      'The action for forwarded IPv6, also between bridge ports: no policy decides it. Neighbour discovery always passes. IPv6 to and from the node itself passes unless `police_local` is set.',
+    ).prefault('drop'),
     non_ipv4: oneOf(
       ['drop', 'pass'],
-      'The action for forwarded IPv6 and other EtherTypes, also between bridge ports. ARP and spanning tree frames always pass. IPv6 to and from the node itself passes unless `police_local` is set.',
+      'The action for frames that are neither IPv4, IPv6 nor ARP, also between bridge ports. Spanning tree frames always pass, and VLAN tags are dropped.',
     ).prefault('drop'),
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],

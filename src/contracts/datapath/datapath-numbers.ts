@@ -32,6 +32,7 @@ export const DROP_REASON = {
   loopback: 21,
   flow_share: 22,
   tcp_sequence: 23,
+  ipv6: 24,
 } as const;
 
 /**
@@ -40,8 +41,7 @@ export const DROP_REASON = {
  */
 export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REASON, 'none'>, string>> = {
   malformed: 'A header is invalid or truncated.',
-  non_ipv4:
-    'Forwarded IPv6, or neither IP nor ARP, and `dataplane.non_ipv4` is `drop`. With `police_local` also IPv6 of the node itself.',
+  non_ipv4: 'A frame that is neither IP nor ARP, and `dataplane.non_ipv4` is `drop`.',
   vlan_tagged: 'The frame has a VLAN tag at the hook; police the VLAN interface instead.',
   fragment: 'A later fragment of a datagram whose first fragment was not seen, was denied, or is older than 30 s.',
   spoofed_source:
@@ -70,6 +70,7 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
     'The flow table is more than half full, and the source has used its share; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
   tcp_sequence:
     'A TCP reset whose sequence number is not the next one that its receiver expects (RFC 5961, 3.2). It is forged, or its sender had unacknowledged data under way; that sender repeats the reset when the receiver answers.',
+  ipv6: 'Forwarded IPv6, and `dataplane.ipv6` is `drop`. With `police_local` also IPv6 of the node itself.',
 };
 
 /** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */

@@ -7,6 +7,9 @@ export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 export type DatapathOptions = {
   /** Names of the interfaces whose traffic Weir polices. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];
+  /** The action for forwarded IPv6 packets. */
+  readonly ipv6: 'drop' | 'pass';
+  /** The action for frames that are neither IPv4, IPv6 nor ARP, and have no VLAN tag. */
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: ReversePath;
   /**

@@ -306,8 +306,8 @@ export type DatapathStats = {
   /** Counters of dropped packets. The key is the name of the drop reason (`drop_reason` in `bpf/weir.h`). */
   readonly drops: Readonly<Record<string, Counter>>;
   /**
-   * Packets that pass without classification because `dataplane.non_ipv4` is `pass`: forwarded IPv6 packets,
-   * and frames that are neither IP nor ARP.
+   * Packets that pass without classification: forwarded IPv6 packets if `dataplane.ipv6` is `pass`, and
+   * frames that are neither IP nor ARP if `dataplane.non_ipv4` is `pass`.
    */
   readonly nonIpv4Passed: Counter;
   /**

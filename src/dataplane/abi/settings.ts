@@ -43,6 +43,7 @@ export type Settings = {
   readonly denyEvents: number;
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
+  readonly passIpv6: boolean;
   readonly passNonIpv4: boolean;
   /** Whether packets pass until the first policy is in force. False if undefined. */
   readonly passWithoutPolicy?: boolean | undefined;
@@ -114,10 +115,11 @@ export const SETTINGS_OFFSETS = {
   copies_routes: 265,
   reads_conntrack: 266,
   pass_without_policy: 267,
-  keep_tcp_ms: 268,
-  keep_udp_ms: 272,
+  pass_ipv6: 268,
+  keep_tcp_ms: 272,
+  keep_udp_ms: 276,
 } as const;
-export const SETTINGS_BYTES = 276;
+export const SETTINGS_BYTES = 280;
 
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
@@ -181,6 +183,7 @@ export function encodeSettings(settings: Settings): Uint8Array {
   set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
   set(SETTINGS_OFFSETS.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
   set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
+  flag(SETTINGS_OFFSETS.pass_ipv6, settings.passIpv6);
   flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
   flag(SETTINGS_OFFSETS.pass_without_policy, settings.passWithoutPolicy === true);
   flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);

@@ -49,7 +49,8 @@ enum drop_reason {
 	DROP_LOOPBACK = 21,            /* the source or destination is in 127.0.0.0/8 */
 	DROP_FLOW_SHARE = 22,          /* the flow table is more than half full, and the source has reached its limit of established flows */
 	DROP_TCP_SEQUENCE = 23,        /* a RST whose sequence number is not the next one that its receiver expects */
-	DROP_REASONS = 24,
+	DROP_IPV6 = 24,
+	DROP_REASONS = 25,
 };
 
 /* Indexes of the map `counters`. Each packet at an ingress hook is counted in exactly one of allow, audit,
@@ -173,6 +174,8 @@ struct settings {
 	__u8 copies_routes; /* uses copied routes (copied_routes.h); only Linux 6.2 and later let a BPF program read the network device */
 	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
 	__u8 pass_without_policy; /* passes packets until the first policy is in force (policy.fallback: allow) */
+	__u8 pass_ipv6;
+	__u8 reserved[3];
 	/* The times for which conntrack keeps an established connection, if the datapath translates its packets
 	 * (Linux 6.0); else 0.
 	 */
@@ -600,7 +603,7 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 276, "no padding in settings");
+_Static_assert(sizeof(struct settings) == 280, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
 _Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
 _Static_assert(sizeof(struct flow_key) == 16, "compared as two words");

@@ -75,6 +75,7 @@ function objectOptions(options: DatapathOptions): FixedOptions {
     copiesRoutes: canCopyRoutes() && !(isDirect && options.reversePath === 'off'),
     markMask: options.markMask,
     reversePath: options.reversePath,
+    passIpv6: options.ipv6 === 'pass',
     passNonIpv4: options.nonIpv4 === 'pass',
     passWithoutPolicy: options.passWithoutPolicy,
     classifyAll: false,

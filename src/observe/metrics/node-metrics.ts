@@ -47,11 +47,11 @@ export function nodeMetrics({ gauge, counter }: Families) {
   );
   const passedUnclassified = counter(
     'weir_dataplane_non_ipv4_packets_total',
-    'Packets of forwarded IPv6, and of protocols other than IP and ARP, that passed because of `dataplane.non_ipv4`.',
+    'Packets of forwarded IPv6 that passed because of `dataplane.ipv6`, and of protocols other than IP and ARP that passed because of `dataplane.non_ipv4`.',
   );
   const passedUnclassifiedBytes = counter(
     'weir_dataplane_non_ipv4_bytes_total',
-    'Bytes of packets that passed because of `dataplane.non_ipv4`.',
+    'Bytes of packets that passed because of `dataplane.ipv6` or `dataplane.non_ipv4`.',
   );
   const dnsUnroutable = counter(
     'weir_dataplane_dns_unroutable_packets_total',

@@ -187,7 +187,7 @@ class FrameRun {
       if (VLAN.includes(etherType)) return this.#drop('vlan_tagged');
       if (etherType === 0x0800) return this.#police();
       if (isDiscovery(this.frame)) return this.#leave('to_node');
-      return etherType === 0x0806 ? this.#leave('arp') : this.#drop('non_ipv4');
+      return etherType === 0x0806 ? this.#leave('arp') : this.#dropOther(etherType);
     }
     // The guard bit in the mark shows that the ingress hook has already classified and passed the packet.
     if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
@@ -198,7 +198,11 @@ class FrameRun {
     }
     if (etherType === 0x0806) return this.#leave('arp');
     if (seen === 'out_foreign') return this.#leave('foreign');
-    return isDiscovery(this.frame) ? this.#leave('from_node') : this.#drop('non_ipv4');
+    return isDiscovery(this.frame) ? this.#leave('from_node') : this.#dropOther(etherType);
+  }
+
+  #dropOther(etherType: number): boolean {
+    return this.#drop(etherType === 0x86dd ? 'ipv6' : 'non_ipv4');
   }
 
   #police(): boolean {

@@ -3,7 +3,7 @@
 #define WEIR_IPV6_H
 
 /* Policies have no IPv6 rules. By default the datapath does not filter IPv6 packets from and to the node
- * itself. The setting `dataplane.non_ipv4` decides whether forwarded IPv6 packets pass or are dropped (D17).
+ * itself. The setting `dataplane.ipv6` decides whether forwarded IPv6 packets pass or are dropped (D17).
  */
 
 #define FAMILY_INET6 10
@@ -66,7 +66,7 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	 * packet is not only for the node.
 	 */
 	if (to[0] == 0xff)
-		return !settings.pass_non_ipv4 || (to[1] & 15) <= SCOPE_LINK;
+		return !settings.pass_ipv6 || (to[1] & 15) <= SCOPE_LINK;
 	if (to[0] == 0xfe && (to[1] & 0xc0) == 0x80)
 		return true;
 	fib.family = FAMILY_INET6;
@@ -101,7 +101,7 @@ __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool
 	event->time_ns = now_ns;
 	event->type = EVENT_DROPPED;
 	event->verdict = 0;
-	event->drop_reason = DROP_NON_IPV4;
+	event->drop_reason = DROP_IPV6;
 	event->protocol = ip->nexthdr;
 	event->ifindex = skb->ifindex;
 	event->source = 0;
@@ -141,11 +141,11 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 		return pass_unmarked(skb, outgoing ? COUNT_FROM_NODE : COUNT_TO_NODE);
 	if (has_header && !outgoing && !settings.police_local && is_ipv6_to_node(skb, &ip))
 		return pass_unmarked(skb, COUNT_TO_NODE);
-	if (settings.pass_non_ipv4)
+	if (settings.pass_ipv6)
 		return outgoing ? pass_unmarked(skb, COUNT_NON_IPV4) : pass(skb, COUNT_NON_IPV4);
 	if (settings.hands_over)
 		return TO_PREDECESSOR;
-	count_packet(COUNT_DROPS + DROP_NON_IPV4, skb);
+	count_packet(COUNT_DROPS + DROP_IPV6, skb);
 	if (has_header)
 		report_ipv6(skb, &ip, outgoing);
 	return outgoing ? OUTCOME_DROP : deny_to_others(skb);
