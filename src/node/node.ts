@@ -8,6 +8,7 @@ import type { System } from '#actors/system-contract.js';
 import type { Api } from '#api/api.js';
 import type { Cluster } from '#cluster/cluster.js';
 import type { Config } from '#config/config.js';
+import { configWarnings } from '#config/config-warnings.js';
 import type { ReadConfig } from '#config/load.js';
 import { RunningConfig } from '#config/reload/running-config.js';
 import type { MemberList } from '#contracts/kubernetes/membership.js';
@@ -53,6 +54,7 @@ export async function runNode(
   const ring = new LogRing();
   const nodeLog = createLog(config, ring);
   const { log } = nodeLog;
+  for (const warning of configWarnings(read)) log.warn(warning);
   let giveUp: (failure: Error) => void = () => {};
   const stopped = new Promise<NodeJS.Signals | Error>((resolve) => {
     for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));

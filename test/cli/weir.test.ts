@@ -423,6 +423,14 @@ describe('weir command line', () => {
     expect((await run(['config', 'check', file], { WEIR_API__LISTEN: '127.0.0.1:80' })).code).toBe(0);
   });
 
+  it('`weir config check` prints a warning about a valid file with `non_ipv4: pass` and without `ipv6`', async () => {
+    const file = join(temporaryFolder(), 'weir.yaml');
+    writeFileSync(file, 'version: 1\ndataplane: { interfaces: [lan0], non_ipv4: pass }\n');
+    const { code, out, err } = await run(['config', 'check', file]);
+    expect({ code, out }).toEqual({ code: 0, out: `${file} is valid\n` });
+    expect(err).toMatch(/^warning: dataplane\.non_ipv4: pass does not pass IPv6, .+\n$/);
+  });
+
   it.each([[['run', '--config', '/no/such/file']], [['dataplane', 'detach', '--config', '/no/such/file']]])(
     'the command line %j exits with 1 and prints the system error if the configuration file cannot be read',
     async (words) => {

@@ -4,7 +4,8 @@ import { createClient } from '#cli/client/client.js';
 import { type Output, parseReply, print, printing, remote, serialised, withQuery } from '#cli/client/remote.js';
 import { fileWarnings } from '#cli/files/file-warnings.js';
 import type { Terminal } from '#cli/output/terminal.js';
-import { loadConfig } from '#config/load.js';
+import { configWarnings } from '#config/config-warnings.js';
+import { readConfig } from '#config/load.js';
 import { configJsonSchema } from '#config/schema/config-json-schema.js';
 
 const PATH = '/api/v1/config/reload';
@@ -26,12 +27,13 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
   config
     .command('check')
     .description(
-      'check a configuration file, and print all its problems; as root, warn of files that the user weir cannot read',
+      'check a configuration file, and print all its problems and warnings; as root, warn of files that the user weir cannot read',
     )
     .argument('<file>')
     .action((file: string) => {
-      const config = loadConfig(file, terminal.environment);
-      for (const warning of fileWarnings(file, config)) terminal.err(`warning: ${warning}\n`);
+      const read = readConfig(file, terminal.environment);
+      for (const warning of [...configWarnings(read), ...fileWarnings(file, read.config)])
+        terminal.err(`warning: ${warning}\n`);
       terminal.out(`${file} is valid\n`);
     });
 
