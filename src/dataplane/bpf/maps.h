@@ -90,8 +90,8 @@ struct place {
 
 /* The addresses and ports of a packet after NAT by the network stack, in host byte order. */
 struct translated {
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u32 ports; /* source port << 16 | destination port */
 	bool is_sent;  /* the ingress hook may write these fields to the header, and send the packet directly */
 	bool is_reply; /* the packet is from the side that did not open the connection */
@@ -101,8 +101,8 @@ struct translated {
  * no ports.
  */
 struct packet {
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
 	__u16 icmp_id;
@@ -132,20 +132,12 @@ struct packet {
 	struct way way;
 	struct {
 		struct flow_key key;
-		__u32 destination;
+		address_t destination;
 		__u16 port;
 		bool from_high;
 	} wire;
 	struct translated translated;
 };
-
-/* Returns the destination in the header of a packet whose destination the node translates (DNAT), as address
- * << 16 | port. Returns 0 for a packet without DNAT, and for a reply.
- */
-static __always_inline __u64 wire_destination(const struct packet *packet)
-{
-	return packet->is_translated && !packet->is_nat_reply ? (__u64)packet->wire.destination << 16 | packet->wire.port : 0;
-}
 
 /* Two per-CPU packet buffers: one for the packet, and one for the packet that an ICMP error quotes. A
  * struct packet on the stack would leave too little of the 512 bytes that all functions of a call chain

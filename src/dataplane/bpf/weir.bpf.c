@@ -15,6 +15,7 @@
 #include "weir.h"
 #include "outcome.h"
 #include "maps.h"
+#include "ipv4/wire_destination.h"
 #include "clock.h"
 #include "report/counters.h"
 #include "upgrade/handover.h"

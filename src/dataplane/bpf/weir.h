@@ -6,6 +6,8 @@
 #ifndef WEIR_H
 #define WEIR_H
 
+#include "ipv4/address.h"
+
 #define LAYOUT_VERSION 7
 
 /* A program image is a compiled policy as the BPF programs read it. It consists of cache lines of LINE_WORDS
@@ -134,8 +136,8 @@ enum flow_state {
  */
 /* A range of addresses that the node translates: service addresses of a cluster or of containers. */
 struct translated_prefix {
-	__u32 address;
-	__u32 mask;
+	address_t address;
+	address_t mask;
 };
 #define TRANSLATED_PREFIXES 16
 
@@ -156,7 +158,7 @@ struct settings {
 	__u32 deny_events;  /* maximum number of events about single packets, per second, source and CPU */
 	__u32 flow_events;  /* maximum number of events about flows, per second, source and CPU */
 	__u32 timeouts[FLOW_STATES]; /* idle time, in ticks, after which a flow in this state expires */
-	__u32 plane_address; /* address of the service plane's listener, in host byte order */
+	address_t plane_address; /* address of the service plane's listener, in host byte order */
 	__u32 plane_port;    /* port of the service plane's listener; 0: there is no service plane */
 	__u32 share_scale;   /* fraction of the free flow table that one source may use, times 1 << SHARE_SHIFT (flow_share.h) */
 	__u32 translated_prefixes; /* number of ranges in use in `translated` */
@@ -211,8 +213,8 @@ struct line {
  * always comes first. Host byte order.
  */
 struct flow_key {
-	__u32 low_address;
-	__u32 high_address;
+	address_t low_address;
+	address_t high_address;
 	__u16 low_port;
 	__u16 high_port;
 	__u8 protocol;
@@ -309,7 +311,7 @@ struct tally {
 /* A next hop for packets, from a route of the node. */
 struct way {
 	__u32 ifindex; /* outgoing interface; 0: not known, or the packet is not forwarded */
-	__u32 gateway; /* IPv4 address in network byte order; 0: the next hop is the destination itself */
+	header_address_t gateway; /* 0: the next hop is the destination itself */
 	__u32 mtu;
 	/* Time in ticks when a flow last stored this next hop. After WAY_TICKS, another next hop can replace the
 	 * entry.
@@ -351,8 +353,8 @@ struct vitals {
 
 /* Key of the map `fragments`: identifies one fragmented datagram on one hook. */
 struct fragment_key {
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u16 id;
 	__u8 protocol;
 	__u8 outgoing;
@@ -424,8 +426,8 @@ struct event {
 	__u8 drop_reason;
 	__u8 protocol;
 	__u32 ifindex;
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
 	__u8 icmp_type;
@@ -451,8 +453,8 @@ struct event {
  * verdict word that the datapath computed for the packet.
  */
 struct proof_packet {
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
 	__u8 protocol;
@@ -480,8 +482,8 @@ struct revert_request {
 
 /* The addresses and ports of one direction of a spliced connection (inspect/splice.h), in host byte order. */
 struct join_key {
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
 };
@@ -549,7 +551,7 @@ struct port {
 	__u8 mac[6];   /* MAC address of the bridge */
 	__u8 has_routes; /* the bridge has an IPv4 address or route, so the source must route back through the bridge */
 	__u8 policed;  /* the bridge itself has a hook, which classifies what the bridge delivers to the node */
-	__u32 addresses[PORT_ADDRESSES]; /* IPv4 addresses of the bridge, in host byte order; then 0 */
+	address_t addresses[PORT_ADDRESSES]; /* IPv4 addresses of the bridge, in host byte order; then 0 */
 };
 
 enum predecessor {
@@ -591,10 +593,10 @@ struct bench_request {
 	__u32 count;
 	__u32 seed;
 	__u32 keys_only; /* 1: the benchmark only computes the random keys, to measure their cost without a classification */
-	__u32 source_base;
-	__u32 source_mask;
-	__u32 destination_base;
-	__u32 destination_mask;
+	address_t source_base;
+	address_t source_mask;
+	address_t destination_base;
+	address_t destination_mask;
 	__u32 port_map_key_base;
 	__u32 port_map_key_mask;
 	__u32 checksum;

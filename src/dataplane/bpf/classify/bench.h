@@ -22,13 +22,13 @@ static __always_inline __u32 next_random(__u32 *state)
 static long bench_one(__u32 index, struct bench_state *state)
 {
 	struct bench_request *request = &state->request;
-	__u32 source = request->source_base + (next_random(&state->random) & request->source_mask);
-	__u32 destination = request->destination_base + (next_random(&state->random) & request->destination_mask);
+	address_t source = address_in(request->source_base, request->source_mask, next_random(&state->random));
+	address_t destination = address_in(request->destination_base, request->destination_mask, next_random(&state->random));
 	__u32 key = request->port_map_key_base + (next_random(&state->random) & request->port_map_key_mask);
 	__u32 slot = request->slot & 1;
 	__u16 changes;
 
-	state->checksum += request->keys_only ? source ^ destination ^ key
+	state->checksum += request->keys_only ? number_of_address(source) ^ number_of_address(destination) ^ key
 					      : classify(slot, find_list(image_of(slot), source, destination, &changes), destination, key, 40000);
 	return 0;
 }

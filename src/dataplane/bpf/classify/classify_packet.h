@@ -9,7 +9,8 @@
  */
 __noinline __u32 classify_with(struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
-	__u32 slot = slot_of(active_word), source, destination, key, port, list;
+	__u32 slot = slot_of(active_word), key, port, list;
+	address_t source, destination;
 	const struct prefetched *prefetched;
 
 	if (!packet)

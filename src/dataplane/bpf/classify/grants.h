@@ -53,7 +53,7 @@ struct grant_line {
 	 * an address ends at this cache line.
 	 */
 	__u32 spilled;
-	__u32 addresses[GRANT_PLACES];
+	address_t addresses[GRANT_PLACES];
 	__u64 grants[GRANT_PLACES];
 };
 
@@ -124,16 +124,7 @@ static __always_inline void *grants_at(__u32 index)
 	return bpf_map_lookup_elem(&grants, &index);
 }
 
-static __always_inline __u64 mix(__u32 address)
-{
-	address ^= address >> 16;
-	address *= 0x85ebca6b;
-	address ^= address >> 13;
-	address *= 0xc2b2ae35;
-	return address ^ address >> 16;
-}
-
-static __always_inline __u32 home_of(__u32 address)
+static __always_inline __u32 home_of(address_t address)
 {
 	struct grant_header *header = grants_at(0);
 	__u64 hash;
@@ -144,7 +135,7 @@ static __always_inline __u32 home_of(__u32 address)
 	return 1 + (hash * header->homes >> 32);
 }
 
-static __always_inline void prefetch_grants(__u32 address)
+static __always_inline void prefetch_grants(address_t address)
 {
 	struct grant_line *line = grants_at(home_of(address));
 
@@ -153,11 +144,11 @@ static __always_inline void prefetch_grants(__u32 address)
 }
 
 /* Returns the grant of an address (its hostname pattern and its expiry), or 0 if the address has no grant. */
-__noinline __u64 find_grant(__u32 address)
+__noinline __u64 find_grant(address_t address)
 {
 	__u32 index = home_of(address);
 
-	if (!address)
+	if (is_unspecified(address))
 		return 0;
 	for (int probe = 0; probe < GRANT_PROBES; probe++) {
 		struct grant_line *line = grants_at(index + probe);
@@ -166,7 +157,7 @@ __noinline __u64 find_grant(__u32 address)
 			return 0;
 #pragma unroll
 		for (int i = 0; i < GRANT_PLACES; i++) {
-			if (line->addresses[i] == address)
+			if (same_address(line->addresses[i], address))
 				return *(volatile __u64 *)&line->grants[i];
 		}
 		if (!line->spilled)
@@ -193,10 +184,10 @@ static __always_inline __u32 name_in(__u32 slot, __u32 number)
 
 /* Returns the verdict word that one grant (an address learned for a hostname pattern) gives in a rule block,
  * or NO_MATCH. `where` is program slot << 32 | reference to the tree of hostnames. `keys` is source port <<
- * 32 | port-map key. `target` is time << 32 | destination. The time is the present time in units of 2^27 ns,
- * or 0 to accept expired grants. The arguments are packed, and this function calls no other BPF function,
- * because it is at the end of the longest call chain. A call chain may use 512 bytes of stack, and Linux 6.1
- * counts at least 32 bytes for each function.
+ * 32 | port-map key. `target` is time << 32 | address class of the destination. The time is the present time
+ * in units of 2^27 ns, or 0 to accept expired grants. The arguments are packed, and this function calls no
+ * other BPF function, because it is at the end of the longest call chain. A call chain may use 512 bytes of
+ * stack, and Linux 6.1 counts at least 32 bytes for each function.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -224,12 +215,12 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
  * That port map gives a lower bound of the verdict words of all names, so most calls return after its search.
  * `keys` is source port << 32 | port-map key.
  */
-__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, __u32 destination, __u64 keys, __u32 word)
+__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_t destination, __u64 keys, __u32 word)
 {
 	__u32 slot = slot_and_flags & ~LOOKUP_FLAGS;
 	struct image image = image_of(slot);
 	struct line *line = line_at(image, (place >> 3) + 1);
-	__u64 where = (__u64)slot << 32, target = destination, grant;
+	__u64 where = (__u64)slot << 32, target = address_class(slot, destination), grant;
 	__u32 index;
 
 	if (!line)

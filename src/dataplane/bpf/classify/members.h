@@ -101,8 +101,18 @@ static __always_inline void *members_at(__u32 index)
 	return bpf_map_lookup_elem(&members, &index);
 }
 
+/* Returns the map index of the set of the member in one place of a cache line; 0 if that member is not this
+ * address.
+ */
+static __always_inline __u32 set_of_member(struct member_line *line, __u32 place, address_t address)
+{
+	__u64 member = *(volatile __u64 *)&line->members[place];
+
+	return (__u32)member == address ? member >> 32 : 0;
+}
+
 /* Returns the map index of the set of an address, DENY_ONLY_SET, or 0 if no object owns the address. */
-static __always_inline __u32 find_member(struct member_header *header, __u32 address)
+static __always_inline __u32 find_member(struct member_header *header, address_t address)
 {
 	__u32 index, missing;
 
@@ -119,10 +129,10 @@ static __always_inline __u32 find_member(struct member_header *header, __u32 add
 			missing = DENY_ONLY_SET;
 #pragma unroll
 		for (int i = 0; i < MEMBER_PLACES; i++) {
-			__u64 member = *(volatile __u64 *)&line->members[i];
+			__u32 set = set_of_member(line, i, address);
 
-			if ((__u32)member == address && member >> 32)
-				return member >> 32;
+			if (set)
+				return set;
 		}
 		if (!line->spilled)
 			return missing;
@@ -140,7 +150,7 @@ static __always_inline __u32 count_of_changes(struct member_header *header)
  * program slot; 0 if no object owns the address. The upper 32 bits are the result of `count_of_changes`
  * before the search.
  */
-__noinline __u64 owner_of(__u32 slot, __u32 address)
+__noinline __u64 owner_of(__u32 slot, address_t address)
 {
 	struct member_header *header = members_at(0);
 	__u64 changes = (__u64)count_of_changes(header) << 32;
@@ -161,14 +171,14 @@ __noinline __u64 owner_of(__u32 slot, __u32 address)
 }
 
 /* Returns the index of the cache line of the rule list of a source with an owner, or 0 if the program image
- * is damaged. `bases` is the tree of the image that leads from the source to a tree of lists. `owner` is the
- * lower half of a result of `owner_of`.
+ * is damaged. `bases` is the tree of the image that leads from the address class of the source to a tree of
+ * lists. `owner` is the lower half of a result of `owner_of`.
  */
-__noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source, __u32 owner)
+__noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source_class, __u32 owner)
 {
 	struct image image = image_of(slot);
 
-	return search_tree(image, search_tree(image, bases, source, NONE), owner - 1, NONE);
+	return search_tree(image, search_tree(image, bases, source_class, NONE), owner - 1, NONE);
 }
 
 #endif

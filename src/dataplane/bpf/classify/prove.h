@@ -34,7 +34,7 @@ static long prove_one(__u32 index, const __u32 *word)
 	/* If the fast path gives another verdict word than the full search, set the word to 0. The reference
 	 * evaluator never expects 0, so the proof then fails.
 	 */
-	near = first_blocks_word(image, list, asked->destination, (__u64)asked->source_port << 32 | port_map_key(&packet));
+	near = first_blocks_word(image, list, address_class(image.slot, asked->destination), (__u64)asked->source_port << 32 | port_map_key(&packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;

@@ -3,6 +3,7 @@
 #define WEIR_RULES_H
 
 #include "image_search.h"
+#include "../ipv4/address_class.h"
 #include "grants.h"
 #include "members.h"
 
@@ -31,7 +32,7 @@ static __always_inline __u32 slot_of(__u32 active_word)
  * `owner` is a result of `owner_of`. If the header of the image asks for a prefetch, the function loads the
  * six cache lines after the list, which probably contain the rules of the list.
  */
-static __always_inline __u32 find_list_of(struct image image, __u32 source, __u32 destination, __u32 owner)
+static __always_inline __u32 find_list_of(struct image image, address_t source, address_t destination, __u32 owner)
 {
 	struct line *header = image.lines;
 	__u32 index;
@@ -42,9 +43,9 @@ static __always_inline __u32 find_list_of(struct image image, __u32 source, __u3
 	if (header->words[HEADER_HAS_NAMES])
 		prefetch_grants(destination);
 	if (owner && header->words[HEADER_BASES] != NONE)
-		index = list_of_owner(image.slot, header->words[HEADER_BASES], source, owner);
+		index = list_of_owner(image.slot, header->words[HEADER_BASES], address_class(image.slot, source), owner);
 	else
-		index = search_tree(image, header->words[HEADER_SOURCES], source, NONE);
+		index = search_tree(image, header->words[HEADER_SOURCES], address_class(image.slot, source), NONE);
 	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
@@ -71,7 +72,7 @@ static __always_inline __u32 find_list_of(struct image image, __u32 source, __u3
  * does not read the owner, and sets `changes` to 0. Otherwise `changes` is the result of `count_of_changes`
  * before the search.
  */
-static __always_inline __u32 find_list(struct image image, __u32 source, __u32 destination, __u16 *changes)
+static __always_inline __u32 find_list(struct image image, address_t source, address_t destination, __u16 *changes)
 {
 	struct line *header = image.lines;
 	__u64 owner = 0;
@@ -87,7 +88,7 @@ static __always_inline __u32 find_list(struct image image, __u32 source, __u32 d
  * `block` is not below the number of rule blocks, the result is the default verdict word. `keys` is source
  * port << 32 | port-map key.
  */
-static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination,
+static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination_class,
 				       __u64 keys)
 {
 	__u32 count, tree, wildcard, port_maps, other, word = NO_MATCH;
@@ -106,7 +107,7 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 bl
 	wildcard = list->words[3 + 2 * block];
 	if (tree != NONE) {
 		port_maps = block == 0 && count < MAX_RULE_BLOCKS ? list->words[LIST_PORT_MAPS] : NONE;
-		tree = search_tree(image, tree, destination, port_maps);
+		tree = search_tree(image, tree, destination_class, port_maps);
 		word = search_port_map(image, tree, keys, keys >> 32);
 	}
 	if (wildcard != NONE) {
@@ -120,21 +121,21 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 bl
 /* Searches one rule block like `find_word`. Not inlined, so that the BPF program has only one copy of the
  * search for these callers. `place` is cache line of the rule list << 3 | number of the rule block.
  */
-__noinline __u32 rule_block_word(__u32 slot, __u32 place, __u32 destination, __u64 keys)
+__noinline __u32 rule_block_word(__u32 slot, __u32 place, __u32 destination_class, __u64 keys)
 {
-	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination, keys);
+	return find_word(image_of(slot & ~LOOKUP_FLAGS), place >> 3, place & 7, destination_class, keys);
 }
 
 /* Returns the verdict word of the first rule block (part) of a rule list, or of the second block (or the
  * default) if no rule of the first block matches. The caller must check the result with `is_decided`:
  * hostname rules or later blocks can decide otherwise. For most packets the result is final.
  */
-static __always_inline __u32 first_blocks_word(struct image image, __u32 list, __u32 destination, __u64 keys)
+static __always_inline __u32 first_blocks_word(struct image image, __u32 list, __u32 destination_class, __u64 keys)
 {
-	__u32 word = find_word(image, list, 0, destination, keys);
+	__u32 word = find_word(image, list, 0, destination_class, keys);
 
 	if (word == NO_MATCH)
-		word = rule_block_word(image.slot, list << 3 | 1, destination, keys);
+		word = rule_block_word(image.slot, list << 3 | 1, destination_class, keys);
 	return word;
 }
 
@@ -146,13 +147,14 @@ static __always_inline bool is_decided(__u32 word)
 /* Returns the verdict word of a packet by the rule list at cache line `list`, or 0 if the program image is
  * damaged. `slot` is the program slot, with EXPIRED_TOO or WITHOUT_GRANTS as flags.
  */
-static __always_inline __u32 classify(__u32 slot, __u32 list, __u32 destination, __u32 port_map_key, __u32 source_port)
+static __always_inline __u32 classify(__u32 slot, __u32 list, address_t destination, __u32 port_map_key, __u32 source_port)
 {
+	__u32 destination_class = address_class(slot & ~LOOKUP_FLAGS, destination);
 	__u64 keys = (__u64)source_port << 32 | port_map_key;
 
 #pragma nounroll
 	for (__u32 block = 0; block <= MAX_RULE_BLOCKS; block++) {
-		__u32 word = rule_block_word(slot, list << 3 | block, destination, keys);
+		__u32 word = rule_block_word(slot, list << 3 | block, destination_class, keys);
 
 		if (word & RULE_BLOCK_NAMED)
 			word = slot & WITHOUT_GRANTS ? word & ~RULE_BLOCK_NAMED

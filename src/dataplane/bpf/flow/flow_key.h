@@ -36,8 +36,8 @@ static __always_inline void find_flow_key(struct packet *packet)
 		place->icmp_reply = is_icmp_reply(packet->icmp_type);
 		source_port = destination_port = packet->icmp_id;
 	}
-	place->from_high = packet->source > packet->destination ||
-			   (packet->source == packet->destination && source_port > destination_port);
+	place->from_high = is_higher_address(packet->source, packet->destination) ||
+			   (same_address(packet->source, packet->destination) && source_port > destination_port);
 	place->key.low_address = place->from_high ? packet->destination : packet->source;
 	place->key.high_address = place->from_high ? packet->source : packet->destination;
 	place->key.low_port = place->from_high ? destination_port : source_port;
@@ -56,15 +56,15 @@ static __always_inline __u32 direction_of(const struct flow *flow, const struct 
 }
 
 /* Sets the flow key and its hash. Returns whether the packet comes from the higher address and port. */
-static __always_inline bool set_key(struct flow_lookup *flow_lookup, __u32 source, __u32 destination, __u32 ports, __u8 protocol)
+static __always_inline bool set_key(struct flow_lookup *flow_lookup, address_t source, address_t destination, __u32 ports, __u8 protocol)
 {
-	bool from_high = source > destination || (source == destination && ports >> 16 > (ports & 0xffff));
+	bool from_high = is_higher_address(source, destination) || (same_address(source, destination) && ports >> 16 > (ports & 0xffff));
 
 	/* `addresses` and `rest` have the layout of struct flow_key. */
-	flow_lookup->addresses = from_high ? (__u64)source << 32 | destination : (__u64)destination << 32 | source;
+	flow_lookup->addresses = from_high ? KEY_ADDRESSES(destination, source) : KEY_ADDRESSES(source, destination);
 	flow_lookup->rest = (from_high ? ports : ports << 16 | ports >> 16) | (__u64)protocol << 32 |
 			    (__u64)KEY_USED << USE_SHIFT;
-	flow_lookup->hash = hash_of(flow_lookup->addresses, flow_lookup->rest);
+	flow_lookup->hash = hash_of(number_of_key_addresses(flow_lookup->addresses), flow_lookup->rest);
 	return from_high;
 }
 

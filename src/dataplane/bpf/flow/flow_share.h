@@ -11,7 +11,7 @@
  * Only the CPU that set FLOW_FLUSHING changes FLOW_HALF_OPEN of a live flow, so the datapath subtracts a flow
  * exactly as often as it counted the flow. Half-open flows are not counted, because new flows can evict them.
  */
-static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
+static __always_inline address_t opener_of(const struct flow_key *key, __u8 flags)
 {
 	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
 }
@@ -20,9 +20,9 @@ static __always_inline __u32 opener_of(const struct flow_key *key, __u8 flags)
  * use other counters: their source addresses may be forged, and must not use up the limit of a verified
  * source.
  */
-static __always_inline __u32 *share_of(__u32 source, __u8 flags)
+static __always_inline __u32 *share_of(address_t source, __u8 flags)
 {
-	__u32 at = hash_of(source, flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
+	__u32 at = hash_of(number_of_address(source), flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
 
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
@@ -32,7 +32,7 @@ static __always_inline __u32 *share_of(__u32 source, __u8 flags)
  * table. Foreign flows cannot use the last quarter of the flow table, because the datapath has not verified
  * their sources. The limit of a verified source is at least one flow.
  */
-static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
+static __always_inline bool exceeds_share(address_t source, __u8 flags, __u32 total)
 {
 	__u32 room = settings.share_from * 2, *share = share_of(source, flags), limit;
 
@@ -48,7 +48,7 @@ static __always_inline bool exceeds_share(__u32 source, __u8 flags, __u32 total)
  * inlined: the callers are at the start of deep call chains, and an inlined copy made these chains exceed the
  * 512 bytes of stack that the verifier of Linux 6.1 allows.
  */
-static __noinline bool is_over_share(__u32 source, __u8 flags)
+static __noinline bool is_over_share(address_t source, __u8 flags)
 {
 	__u32 first = 0, total;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);

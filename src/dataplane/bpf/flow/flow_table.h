@@ -31,11 +31,11 @@
 #define HALF_OPEN_MARKS (EACH_WAY * 0x80)          /* the half-open mark of each way */
 
 /* The arguments of a search for a flow key, and the tag word (the tags of eight ways) that it reads.
- * `addresses` and `rest` are the first and the second 64-bit word of the key, in the layout of struct
- * flow_key.
+ * `addresses` and `rest` have the layout of struct flow_key: `rest` is the 64-bit word of the key after the
+ * addresses.
  */
 struct flow_lookup {
-	__u64 addresses;
+	key_addresses_t addresses;
 	__u64 rest;
 	__u64 hash;
 	__u64 tags; /* tag word (tags of the eight ways) of the first flow set, as the search read it */
@@ -46,6 +46,18 @@ static __always_inline const struct flow_key *lookup_key(const struct flow_looku
 	return (const struct flow_key *)flow_lookup;
 }
 
+static __always_inline key_addresses_t addresses_of_key(const struct flow_key *key)
+{
+	return *(const key_addresses_t *)key;
+}
+
+/* Returns the word of a flow key after its addresses. */
+static __always_inline __u64 rest_of_key(const struct flow_key *key)
+{
+	return *(const __u64 *)((const key_addresses_t *)key + 1);
+}
+
+/* Returns the seeded hash of a flow key. `addresses` is a result of `number_of_key_addresses`. */
 static __always_inline __u64 hash_of(__u64 addresses, __u64 rest)
 {
 	__u64 mixed = (addresses ^ (rest + settings.flow_seed) * 0x9e3779b97f4a7c15ULL) * 0xd6e8feb86659fd93ULL;
@@ -57,9 +69,7 @@ static __always_inline __u64 hash_of(__u64 addresses, __u64 rest)
 
 static __always_inline __u64 hash_of_key(const struct flow_key *key)
 {
-	const __u64 *words = (const __u64 *)key;
-
-	return hash_of(words[0], words[1]);
+	return hash_of(number_of_key_addresses(addresses_of_key(key)), rest_of_key(key));
 }
 
 static __always_inline __u32 first_set(__u64 hash)
@@ -82,16 +92,13 @@ static __always_inline __u8 tag_of(__u64 hash)
 
 static __always_inline bool same_key(const struct flow_key *a, const struct flow_key *b)
 {
-	const __u64 *left = (const __u64 *)a, *right = (const __u64 *)b;
-
-	return left[0] == right[0] && left[1] == right[1];
+	return same_key_addresses(addresses_of_key(a), addresses_of_key(b)) && rest_of_key(a) == rest_of_key(b);
 }
 
 static __always_inline bool has_key_of(const struct flow *line, const struct flow_lookup *flow_lookup)
 {
-	const __u64 *key = (const __u64 *)&line->key;
-
-	return key[1] == flow_lookup->rest && key[0] == flow_lookup->addresses;
+	return rest_of_key(&line->key) == flow_lookup->rest &&
+	       same_key_addresses(addresses_of_key(&line->key), flow_lookup->addresses);
 }
 
 static __always_inline __u64 *rest_of(struct flow *line)
@@ -221,14 +228,14 @@ __noinline __u32 find_slot(const struct flow_key *key, __u64 hash)
 
 	if (!key)
 		return NO_SLOT;
-	flow_lookup.addresses = ((const __u64 *)key)[0];
-	flow_lookup.rest = ((const __u64 *)key)[1];
+	flow_lookup.addresses = addresses_of_key(key);
+	flow_lookup.rest = rest_of_key(key);
 	return find_line(&flow_lookup, &slot) ? slot : NO_SLOT;
 }
 
 #define USE_SHIFT 48
 
-/* Makes this CPU the owner of a cache line, if the second 64-bit word of its flow key still equals `rest`.
+/* Makes this CPU the owner of a cache line, if the last word of its flow key still equals `rest`.
  * After that, searches do not find the flow. Returns false if another CPU has changed the word first.
  */
 static __always_inline bool claim(struct flow *line, __u64 rest)
@@ -248,16 +255,14 @@ static __always_inline bool take_mark(__u32 slot)
 	return tags && __sync_fetch_and_and(tags, ~mark) & mark;
 }
 
-/* Writes the flow key of a claimed cache line. Writes the second word last: a search does not find the flow
- * before this word is there.
+/* Writes the flow key of a claimed cache line. Writes the word after the addresses last: a search does not
+ * find the flow before this word is there.
  */
 static __always_inline void publish(struct flow *line, const struct flow_key *key)
 {
-	const __u64 *words = (const __u64 *)key;
-
-	WRITE_ONCE(*(__u64 *)&line->key, words[0]);
+	*(volatile key_addresses_t *)&line->key = addresses_of_key(key);
 	asm volatile("" ::: "memory");
-	WRITE_ONCE(*rest_of(line), words[1]);
+	WRITE_ONCE(*rest_of(line), rest_of_key(key));
 }
 
 /* Claims a free way of a flow set, and stores `tag`, which includes the half-open mark, for this way in the

@@ -112,7 +112,7 @@ static __always_inline enum flush finish_flush(struct flow *flow)
 	return (__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_FLUSHING << 8)) & both) == both ? FLUSH_END : FLUSH_NONE;
 }
 
-/* Makes this CPU the only CPU that flushes the flow. `rest` is the second 64-bit word of the flow key. If
+/* Makes this CPU the only CPU that flushes the flow. `rest` is the last word of the flow key. If
  * another CPU already ends the flow, FLOW_FLUSHING stays set without effect, and the next flow in the cache
  * line overwrites the flags.
  */
@@ -139,7 +139,7 @@ __noinline enum flush await_flush(struct flow *flow, __u64 rest)
 	return begin_flush(flow, rest);
 }
 
-/* Flushes a flow. `rest` is the second 64-bit word of its flow key. Does nothing if another CPU flushes
+/* Flushes a flow. `rest` is the last word of its flow key. Does nothing if another CPU flushes
  * the flow, or if the cache line has another flow. Returns FLUSH_END or FLUSH_NONE.
  */
 __noinline enum flush try_flush(__u32 slot, __u64 rest, __u64 now_ns)
@@ -181,7 +181,7 @@ __noinline bool end_flow(__u32 slot, const struct flow_key *key, __u64 now_ns, _
 
 	if (!flow || !key || !same_key(&flow->key, key))
 		return false;
-	rest = ((const __u64 *)key)[1];
+	rest = rest_of_key(key);
 	/* Flush before the claim hides the flow from searches: a reader of the hits must find the flow's packets
 	 * either in `flows` or in the hits, even if this CPU is delayed here.
 	 */
@@ -208,7 +208,7 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 
 	if (!flow || !key || is_over_share(opener_of(key, flow->flags), flow->flags))
 		return false;
-	flush = await_flush(flow, ((const __u64 *)key)[1]);
+	flush = await_flush(flow, rest_of_key(key));
 	if (flush == FLUSH_OWNED) {
 		if (same_key(&flow->key, key) && take_mark(slot)) {
 			__sync_fetch_and_and(state_and_flags(flow), ~(FLOW_HALF_OPEN << 8));

@@ -35,7 +35,7 @@ struct opening {
 	__u32 came_in; /* incoming interface of the packet; 0: not known */
 	__u32 goes_on; /* outgoing interface of the packet; 0: not known */
 	__u32 hop;     /* next hop of the packet, as `store_next_hop` returns it; 0: not known */
-	__u64 wire;    /* destination in the header, before DNAT (`wire_destination`) */
+	wire_destination_t wire; /* destination in the header, before DNAT (`wire_destination`) */
 	__u8 state;
 	__u8 flags;
 	__u16 acknowledged; /* last acknowledgment number of the side that sent the packet (tcp_numbers.h) */

@@ -60,7 +60,7 @@ __noinline bool sweep_slot(__u32 slot, __u64 now)
 	if (settings.direct)
 		forget_old_hops(&flow->hops, now);
 	if (flow->packets[0] != tally->folded_packets[0] || flow->packets[1] != tally->folded_packets[1])
-		flush_flow(slot, ((const __u64 *)&key)[1], now);
+		flush_flow(slot, rest_of_key(&key), now);
 	return true;
 }
 

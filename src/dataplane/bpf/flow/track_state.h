@@ -148,7 +148,7 @@ static __always_inline void follow_flow(struct __sk_buff *skb, struct flow *flow
 	__sync_fetch_and_add(&flow->packets[side], packets_of(skb));
 	__sync_fetch_and_add(&flow->bytes[side], skb->len);
 	if (is_flush_due(bytes, skb->len))
-		flush_flow(slot, ((const __u64 *)&packet->place.key)[1], now_ns);
+		flush_flow(slot, rest_of_key(&packet->place.key), now_ns);
 }
 
 #endif

@@ -2,11 +2,6 @@
 #ifndef WEIR_DIVERT_DNS_H
 #define WEIR_DIVERT_DNS_H
 
-/* Listen address of the DNS proxy's transparent sockets. The datapath drops packets of clients to a loopback
- * address, so packets reach these sockets only through `divert`.
- */
-#define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
-
 /* Returns the second lowest bit of the mark mask (`mark_mask`). A routing rule of Weir delivers packets with
  * this mark bit to the node, whatever the destination address of the packets.
  */
@@ -64,9 +59,9 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->protocol == IPPROTO_UDP || opens_tcp(packet)) {
-		tuple.ipv4.saddr = bpf_htonl(packet->source);
+		tuple.ipv4.saddr = header_address_of(packet->source);
 		tuple.ipv4.sport = bpf_htons(packet->source_port);
-		tuple.ipv4.daddr = bpf_htonl(DIVERT_ADDRESS);
+		tuple.ipv4.daddr = header_address_of(DIVERT_ADDRESS);
 		tuple.ipv4.dport = bpf_htons(DNS_PORT);
 		socket = packet->protocol == IPPROTO_UDP
 				 ? bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0)

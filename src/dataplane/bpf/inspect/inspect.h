@@ -162,8 +162,8 @@ __noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *p
 		return false;
 	fib.family = FAMILY_INET;
 	fib.l4_protocol = packet->protocol;
-	fib.ipv4_src = bpf_htonl(packet->destination);
-	fib.ipv4_dst = bpf_htonl(packet->source);
+	fib.ipv4_src = header_address_of(packet->destination);
+	fib.ipv4_dst = header_address_of(packet->source);
 	fib.ifindex = skb->ifindex;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	return found != BPF_FIB_LKUP_RET_NOT_FWDED && found != BPF_FIB_LKUP_RET_FWD_DISABLED;

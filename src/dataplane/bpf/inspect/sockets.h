@@ -6,8 +6,8 @@
  * the BPF stack.
  */
 struct tuple {
-	__be32 source;
-	__be32 destination;
+	header_address_t source;
+	header_address_t destination;
 	__be16 source_port;
 	__be16 destination_port;
 };
@@ -15,12 +15,12 @@ struct tuple {
 /* Returns the socket of this node that receives TCP packets from the packet's source to `address` and
  * `port`, or 0. The caller must release the socket.
  */
-static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, __u32 address,
+static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const struct packet *packet, address_t address,
 						    __u16 port)
 {
 	struct tuple tuple = {
-		.source = bpf_htonl(packet->source),
-		.destination = bpf_htonl(address),
+		.source = header_address_of(packet->source),
+		.destination = header_address_of(address),
 		.source_port = bpf_htons(packet->source_port),
 		.destination_port = bpf_htons(port),
 	};
@@ -34,8 +34,8 @@ static __always_inline struct bpf_sock *find_socket(struct __sk_buff *skb, const
 static __always_inline struct bpf_sock *find_receiver(struct __sk_buff *skb, const struct packet *packet)
 {
 	struct tuple tuple = {
-		.source = bpf_htonl(packet->source),
-		.destination = bpf_htonl(packet->destination),
+		.source = header_address_of(packet->source),
+		.destination = header_address_of(packet->destination),
 		.source_port = bpf_htons(packet->source_port),
 		.destination_port = bpf_htons(packet->destination_port),
 	};

@@ -29,7 +29,7 @@ static __always_inline void make_reset(struct headers *header, __u32 sequence, _
 static __always_inline bool turn_frame(struct __sk_buff *skb)
 {
 	__u8 stations[2][ETH_ALEN];
-	__u32 addresses[2];
+	header_address_t addresses[2];
 
 	return !bpf_skb_load_bytes(skb, 0, stations, sizeof(stations)) &&
 	       !bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), addresses, sizeof(addresses)) &&

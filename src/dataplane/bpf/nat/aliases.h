@@ -2,19 +2,20 @@
 #ifndef WEIR_ALIASES_H
 #define WEIR_ALIASES_H
 
-/* An alias records how the node translates (NAT) packets of one direction of a flow. `wire` is the flow key
- * in the header of these packets. `destination` and `port` are those after DNAT, and `source` and
- * `source_port` those after SNAT. An alias is valid for ALIAS_TICKS, because conntrack may later give the
- * addresses and ports to another connection. An alias fills one cache line.
+/* An alias records how the node translates (NAT) packets of one direction of a flow. `wire_addresses` and
+ * `wire_rest` are the flow key in the header of these packets. `destination` and `port` are those after DNAT,
+ * and `source` and `source_port` those after SNAT. An alias is valid for ALIAS_TICKS, because conntrack may
+ * later give the addresses and ports to another connection. An alias fills one cache line.
  */
 struct nat_alias {
 	__u64 stamp; /* time in ticks << 32 | number of writes; a reader compares it before and after the read */
-	__u64 wire[2];
-	__u32 destination;
+	key_addresses_t wire_addresses;
+	__u64 wire_rest;
+	address_t destination;
 	__u16 port;
-	__u8 from_high; /* 1: the packets come from the higher address and port of the key `wire` */
+	__u8 from_high; /* 1: the packets come from the higher address and port of that key */
 	__u8 is_sent;   /* 1: the ingress hook may translate the packets itself, and send them directly */
-	__u32 source;
+	address_t source;
 	__u16 source_port;
 	__u16 reserved;
 	__u32 ifindex; /* the outgoing interface; 0: not known */
@@ -56,12 +57,12 @@ static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __
 	return bpf_map_lookup_elem(&nat_aliases, &at);
 }
 
-static __always_inline __u64 destination_bit(__u32 destination)
+static __always_inline __u64 destination_bit(address_t destination)
 {
-	return 1ULL << (destination * 0x9e3779b1U >> 26);
+	return 1ULL << (number_of_address(destination) * 0x9e3779b1U >> 26);
 }
 
-static __always_inline bool may_have_alias(__u32 destination)
+static __always_inline bool may_have_alias(address_t destination)
 {
 	__u32 first = 0;
 	__u64 *aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
@@ -69,9 +70,9 @@ static __always_inline bool may_have_alias(__u32 destination)
 	return aliased && READ_ONCE(*aliased) & destination_bit(destination);
 }
 
-static __always_inline bool is_alias_of(const struct nat_alias *alias, __u64 addresses, __u64 rest, bool from_high)
+static __always_inline bool is_alias_of(const struct nat_alias *alias, key_addresses_t addresses, __u64 rest, bool from_high)
 {
-	return alias->wire[0] == addresses && alias->wire[1] == rest && alias->from_high == from_high;
+	return same_key_addresses(alias->wire_addresses, addresses) && alias->wire_rest == rest && alias->from_high == from_high;
 }
 
 static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 now)
@@ -88,7 +89,7 @@ static __always_inline bool is_fresh_alias(const struct nat_alias *alias, __u32 
  */
 static __always_inline bool store_alias(const struct packet *packet, __u64 now_ns)
 {
-	const __u64 *key = (const __u64 *)&packet->wire.key;
+	const struct flow_key *key = &packet->wire.key;
 	__u64 seen, *aliased, hash = hash_of_key(&packet->wire.key);
 	bool is_sent, is_known, from_high = packet->wire.from_high;
 	__u32 first = 0, now = ticks_of(now_ns);
@@ -97,11 +98,11 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 	aliased = bpf_map_lookup_elem(&aliased_destinations, &first);
 	if (!alias || !other || !aliased)
 		return false;
-	if (is_alias_of(other, key[0], key[1], from_high) ||
-	    (!is_alias_of(alias, key[0], key[1], from_high) &&
+	if (is_alias_of(other, addresses_of_key(key), rest_of_key(key), from_high) ||
+	    (!is_alias_of(alias, addresses_of_key(key), rest_of_key(key), from_high) &&
 	     now - (__u32)(other->stamp >> 32) > now - (__u32)(alias->stamp >> 32)))
 		alias = other;
-	is_known = is_alias_of(alias, key[0], key[1], from_high);
+	is_known = is_alias_of(alias, addresses_of_key(key), rest_of_key(key), from_high);
 	if (!is_known && !packet->is_translated && is_fresh_alias(alias, now))
 		return false;
 	is_sent = packet->translated.is_sent && is_known && packet->way.ifindex && alias->ifindex == packet->way.ifindex;
@@ -109,8 +110,8 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 	if (seen == ALIAS_BEING_WRITTEN ||
 	    __sync_val_compare_and_swap(&alias->stamp, seen, ALIAS_BEING_WRITTEN) != seen)
 		return false;
-	alias->wire[0] = key[0];
-	alias->wire[1] = key[1];
+	alias->wire_addresses = addresses_of_key(key);
+	alias->wire_rest = rest_of_key(key);
 	alias->destination = packet->destination;
 	alias->port = packet->destination_port;
 	alias->from_high = from_high;

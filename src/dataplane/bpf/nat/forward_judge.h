@@ -79,7 +79,7 @@ static __always_inline void read_wire_destination(const struct sk_buff___forward
 		return;
 	port = BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u.all);
 	packet->is_translated = true;
-	packet->wire.destination = bpf_ntohl(BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.ip));
+	packet->wire.destination = address_of_header(BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.ip));
 	packet->wire.port = packet->destination_port ? bpf_ntohs(port) : 0;
 }
 
@@ -110,8 +110,8 @@ static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16
 	header = ip.ihl * 4;
 	if (header < sizeof(ip))
 		return false;
-	packet->source = bpf_ntohl(ip.saddr);
-	packet->destination = bpf_ntohl(ip.daddr);
+	packet->source = address_of_header(ip.saddr);
+	packet->destination = address_of_header(ip.daddr);
 	packet->protocol = ip.protocol;
 	packet->header = header;
 	if (ip.frag_off & bpf_htons(fragment))
@@ -154,7 +154,7 @@ static __always_inline int judge_error(struct __sk_buff *skb, const struct packe
 	struct packet *quoted = bpf_map_lookup_elem(&packets, &second);
 	struct flow *flow;
 
-	if (!quoted || !quoted->is_quoted || quoted->source != error->destination)
+	if (!quoted || !quoted->is_quoted || !same_address(quoted->source, error->destination))
 		return NOT_RELATED;
 	find_flow_key(quoted);
 	if (!quoted->place.stateful)

@@ -25,7 +25,8 @@ __noinline enum outcome send_translated(struct __sk_buff *skb, const struct way 
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
-	__u32 source, destination, ports, addresses, others, at, flags = 0, length;
+	header_address_t source, destination;
+	__u32 ports, addresses, others, at, flags = 0, length;
 	__u8 *l4 = (__u8 *)(ip + 1);
 	__u16 check;
 
@@ -39,8 +40,8 @@ __noinline enum outcome send_translated(struct __sk_buff *skb, const struct way 
 	}
 	if (!can_be_sent(skb, ip, way, skb->gso_size ? skb->gso_size + sizeof(*ip) + length : skb->len - ETH_HLEN))
 		return OUTCOME_PASS;
-	source = bpf_htonl(to->source);
-	destination = bpf_htonl(to->destination);
+	source = header_address_of(to->source);
+	destination = header_address_of(to->destination);
 	ports = bpf_htonl(to->ports);
 	/* Differences between the new and the old values, to update the checksums (RFC 1624). */
 	addresses = sum_of(sum_of(~ip->saddr, source), sum_of(~ip->daddr, destination));

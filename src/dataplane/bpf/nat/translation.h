@@ -82,10 +82,10 @@ extern void *bpf_cast_to_kern_ctx(void *context) __ksym __weak; /* Linux 6.2 */
 /* Returns whether an address is in a range of `dataplane.translated`. Packets to such an address are decided
  * only by the destination after DNAT.
  */
-static __always_inline bool is_service_address(__u32 address)
+static __always_inline bool is_service_address(address_t address)
 {
 	for (__u32 index = 0; index < TRANSLATED_PREFIXES && index < settings.translated_prefixes; index++)
-		if ((address & settings.translated[index].mask) == settings.translated[index].address)
+		if (is_in_prefix(address, settings.translated[index].mask, settings.translated[index].address))
 			return true;
 	return false;
 }
@@ -118,7 +118,7 @@ static __always_inline bool keep_connection(struct nf_conn *connection, __u8 pro
  * opposite direction. Returns false if conntrack has no such connection. `keeps`: also extend the time-out of
  * the connection, so that the packet may be sent without the network stack.
  */
-static __always_inline bool find_connection(struct __sk_buff *skb, struct packet *packet, __u32 destination, __u16 port, bool keeps)
+static __always_inline bool find_connection(struct __sk_buff *skb, struct packet *packet, address_t destination, __u16 port, bool keeps)
 {
 	struct conntrack_options options = { .netns_id = BPF_F_CURRENT_NETNS };
 	struct translated *translated = &packet->translated;
@@ -128,8 +128,8 @@ static __always_inline bool find_connection(struct __sk_buff *skb, struct packet
 	if (!settings.reads_conntrack)
 		return false;
 	options.l4proto = packet->protocol;
-	tuple.source = bpf_htonl(packet->source);
-	tuple.destination = bpf_htonl(destination);
+	tuple.source = header_address_of(packet->source);
+	tuple.destination = header_address_of(destination);
 	tuple.source_port = bpf_htons(packet->source_port);
 	tuple.destination_port = bpf_htons(port);
 	connection = bpf_skb_ct_lookup(skb, (struct bpf_sock_tuple *)&tuple, sizeof(tuple), &options, sizeof(options));
@@ -137,13 +137,13 @@ static __always_inline bool find_connection(struct __sk_buff *skb, struct packet
 		return false;
 	translated->is_reply = options.dir != 0;
 	if (options.dir == 0) {
-		translated->destination = bpf_ntohl(connection->tuplehash[1].tuple.src.u3.ip);
-		translated->source = bpf_ntohl(connection->tuplehash[1].tuple.dst.u3.ip);
+		translated->destination = address_of_header(connection->tuplehash[1].tuple.src.u3.ip);
+		translated->source = address_of_header(connection->tuplehash[1].tuple.dst.u3.ip);
 		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[1].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[1].tuple.src.u.all);
 	} else {
-		translated->destination = bpf_ntohl(connection->tuplehash[0].tuple.src.u3.ip);
-		translated->source = bpf_ntohl(connection->tuplehash[0].tuple.dst.u3.ip);
+		translated->destination = address_of_header(connection->tuplehash[0].tuple.src.u3.ip);
+		translated->source = address_of_header(connection->tuplehash[0].tuple.dst.u3.ip);
 		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[0].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[0].tuple.src.u.all);
 	}
@@ -154,7 +154,7 @@ static __always_inline bool find_connection(struct __sk_buff *skb, struct packet
 
 static __always_inline bool translates_destination(const struct packet *packet)
 {
-	return packet->translated.destination != packet->destination ||
+	return !same_address(packet->translated.destination, packet->destination) ||
 	       (__u16)packet->translated.ports != packet->destination_port;
 }
 
@@ -198,7 +198,7 @@ __noinline bool find_real_destination(struct __sk_buff *skb, struct packet *pack
 __noinline bool has_two_destinations(struct __sk_buff *skb, struct packet *packet)
 {
 	bool forwarded;
-	__u32 real;
+	address_t real;
 
 	if (!packet || packet->is_nat_reply || is_service_address(packet->wire.destination))
 		return false;
@@ -237,7 +237,7 @@ static __always_inline bool find_real_source(struct __sk_buff *skb, struct packe
 	if (!connection || (state & CONNTRACK_INFO) < CONNTRACK_IS_REPLY ||
 	    !(BPF_CORE_READ(connection, status) & CONNTRACK_DST_NAT))
 		return false;
-	packet->source = bpf_ntohl(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.ip));
+	packet->source = address_of_header(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.ip));
 	packet->source_port = bpf_ntohs(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u.all));
 	packet->icmp_id = packet->protocol == IPPROTO_ICMP ? packet->source_port : packet->icmp_id;
 	find_flow_key(packet);

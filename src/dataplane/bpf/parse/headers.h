@@ -200,8 +200,8 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 	if (data + ETH_HLEN + header > data_end)
 		return DROP_MALFORMED;
 
-	packet->source = bpf_ntohl(ip->saddr);
-	packet->destination = bpf_ntohl(ip->daddr);
+	packet->source = address_of_header(ip->saddr);
+	packet->destination = address_of_header(ip->daddr);
 	packet->protocol = ip->protocol;
 	packet->tos = ip->tos;
 	packet->id = bpf_ntohs(ip->id);

@@ -9,8 +9,8 @@
 /* The fields of a packet that the fast paths read, in host byte order. */
 struct fast_packet {
 	struct flow_lookup flow_lookup;
-	__u32 source;
-	__u32 destination;
+	address_t source;
+	address_t destination;
 	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
 	__u8 from_high;
@@ -49,7 +49,8 @@ static __always_inline struct fast_packet *fast_packet_buffer(void)
  */
 __noinline int use_alias(struct fast_packet *fast_packet)
 {
-	__u32 destination, ports;
+	address_t destination;
+	__u32 ports;
 
 	if (!fast_packet)
 		return 0;
@@ -58,7 +59,7 @@ __noinline int use_alias(struct fast_packet *fast_packet)
 		return 0;
 	destination = fast_packet->translated.destination;
 	ports = (fast_packet->ports & 0xffff0000) | (fast_packet->translated.ports & 0xffff);
-	if (destination == fast_packet->destination && ports == fast_packet->ports)
+	if (same_address(destination, fast_packet->destination) && ports == fast_packet->ports)
 		return 0;
 	fast_packet->from_high =
 		set_key(&fast_packet->flow_lookup, fast_packet->source, destination, ports, fast_packet->protocol);
@@ -74,7 +75,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;
-	__u32 total, length, side, now, first = 0, hop = 0, source, destination, ports, vital, bytes;
+	__u32 total, length, side, now, first = 0, hop = 0, ports, vital, bytes;
+	address_t source, destination;
 	__u16 kept, acknowledged = NO_NUMBER;
 	bool from_high, at_once, opens = false, ends = false, translated, sends = false;
 	struct flow_lookup *flow_lookup = &fast_packet->flow_lookup;
@@ -111,8 +113,8 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	}
 	if (settings.divert_dns && *(__u16 *)(l4 + 2) == bpf_htons(DNS_PORT))
 		return NOT_ESTABLISHED;
-	source = bpf_ntohl(ip->saddr);
-	destination = bpf_ntohl(ip->daddr);
+	source = address_of_header(ip->saddr);
+	destination = address_of_header(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);
 	from_high = set_key(flow_lookup, source, destination, ports, ip->protocol);
 	fast_packet->source = source;

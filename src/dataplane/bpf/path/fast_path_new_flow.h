@@ -28,7 +28,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 			return OPENS_FLOW;
 	}
 	keys = (__u64)(fast_packet->ports >> 16) << 32 | (__u32)fast_packet->protocol << 16 | (fast_packet->ports & 0xffff);
-	word = first_blocks_word(image, list, fast_packet->destination, keys);
+	word = first_blocks_word(image, list, address_class(image.slot, fast_packet->destination), keys);
 	if (!is_decided(word))
 		return OPENS_FLOW;
 	fast_packet->prefetched.word = word;

@@ -86,7 +86,7 @@ static __noinline __u32 renew_judgement(struct packet *packet, const struct foun
 	/* If another CPU flushes the flow, this CPU does not store the new verdict: the next packet of the flow
 	 * tries again. If the cache line has another flow by now, there is nothing to store.
 	 */
-	flush = await_flush(flow, *(__u64 *)&packet->place.key.low_port);
+	flush = await_flush(flow, rest_of_key(&packet->place.key));
 	if (flush == FLUSH_OWNED) {
 		flush_owned(flow, tally, now);
 		if (same_key(&flow->key, &packet->place.key) &&

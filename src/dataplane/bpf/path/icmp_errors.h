@@ -31,8 +31,8 @@ __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, s
 		return false;
 	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET) || bpf_skb_load_bytes(skb, at + header, l4, sizeof(l4)))
 		return false;
-	quoted->source = bpf_ntohl(ip.saddr);
-	quoted->destination = bpf_ntohl(ip.daddr);
+	quoted->source = address_of_header(ip.saddr);
+	quoted->destination = address_of_header(ip.daddr);
 	quoted->protocol = ip.protocol;
 	if (ip.protocol == IPPROTO_ICMP) {
 		quoted->icmp_type = l4[0];
@@ -47,7 +47,7 @@ __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, s
 
 static __always_inline void swap_ends(struct packet *packet)
 {
-	__u32 source = packet->source;
+	address_t source = packet->source;
 	__u16 source_port = packet->source_port;
 
 	packet->source = packet->destination;
@@ -91,7 +91,7 @@ __noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *
 	struct packet *quoted = new_packet(1);
 
 	if (!error || error->outgoing || !quoted || !read_quoted(skb, error, quoted) ||
-	    quoted->source != error->destination || quoted->protocol != IPPROTO_TCP)
+	    !same_address(quoted->source, error->destination) || quoted->protocol != IPPROTO_TCP)
 		return false;
 	swap_ends(quoted);
 	return find_real_destination(skb, quoted) && quoted->is_nat_reply && has_socket(skb, quoted) &&
@@ -137,7 +137,7 @@ __noinline bool is_quoted_untranslated(struct __sk_buff *skb, struct packet *quo
 	if (!quoted || !in_force || !may_be_translated(skb, in_force, quoted) ||
 	    !find_connection(skb, quoted, quoted->destination, quoted->destination_port, false))
 		return false;
-	return translates_destination(quoted) || quoted->translated.source != quoted->source ||
+	return translates_destination(quoted) || !same_address(quoted->translated.source, quoted->source) ||
 	       quoted->translated.ports >> 16 != quoted->source_port;
 }
 
@@ -155,7 +155,7 @@ __noinline int classify_icmp_error(struct __sk_buff *skb, const struct packet *e
 	__u64 judgement;
 	struct flow *flow;
 
-	if (!error || !quoted_judgement || !quoted || !read_quoted(skb, error, quoted) || quoted->source != error->destination)
+	if (!error || !quoted_judgement || !quoted || !read_quoted(skb, error, quoted) || !same_address(quoted->source, error->destination))
 		return NOT_RELATED;
 	find_flow_key(quoted);
 	if (!quoted->place.stateful)

@@ -17,9 +17,9 @@ static __always_inline bool are_events_wanted(__u32 kinds)
  * Otherwise stores in `suppressed` how many events this CPU has suppressed since its last event of a source
  * with the same hash.
  */
-static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns, __u32 *suppressed)
+static __always_inline bool take_budget(address_t source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
-	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
+	__u32 bucket = (number_of_address(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
 	__u32 window = now_ns >> WINDOW_SHIFT;
 	__u32 spent;
@@ -48,9 +48,9 @@ static __always_inline bool take_budget(__u32 source, bool of_flow, __u64 now_ns
 /* Restores the number of suppressed events of a source: the event that should have reported this number was
  * lost, because the ring buffer was full.
  */
-static __always_inline void return_budget(__u32 source, __u32 suppressed)
+static __always_inline void return_budget(address_t source, __u32 suppressed)
 {
-	__u32 bucket = (source * 0x9e3779b1U) >> BUDGET_SHIFT;
+	__u32 bucket = (number_of_address(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
 
 	if (budget)
@@ -60,7 +60,7 @@ static __always_inline void return_budget(__u32 source, __u32 suppressed)
 /* Reserves an event in the ring buffer, which the caller must fill in and submit. Returns 0 if the budget
  * of the source is used up or the ring buffer is full.
  */
-static __always_inline struct event *reserve_event(__u32 source, bool of_flow, __u64 now_ns)
+static __always_inline struct event *reserve_event(address_t source, bool of_flow, __u64 now_ns)
 {
 	__u32 suppressed = 0;
 	struct event *event;
@@ -76,17 +76,6 @@ static __always_inline struct event *reserve_event(__u32 source, bool of_flow, _
 	count(COUNT_EVENTS);
 	event->suppressed = suppressed;
 	return event;
-}
-
-/* Stores in an event the destination on the wire (in the header, before DNAT), as `wire_destination` returns
- * it.
- */
-static __always_inline void set_wire_destination(struct event *event, __u64 wire)
-{
-	event->packets[1] = wire >> 16;
-	event->bytes[1] = wire & 0xffff;
-	if (wire)
-		event->flags |= EVENT_TRANSLATED;
 }
 
 /* Counts a packet that belongs to no flow as a hit of its rule, and reports the packet if events of packets
@@ -154,7 +143,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
  * `wire_destination` returns it.
  */
 static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
-				       __u64 ended_by, __u64 wire)
+				       __u64 ended_by, wire_destination_t wire)
 {
 	__u64 judgement = ended_by > ENDED_BY_CUT ? ended_by
 			  : flow                  ? flow->judgement
@@ -215,7 +204,7 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 	return 0;
 }
 
-__noinline int report_opened(const struct flow *flow, const struct tally *tally, __u64 now_ns, __u64 wire)
+__noinline int report_opened(const struct flow *flow, const struct tally *tally, __u64 now_ns, wire_destination_t wire)
 {
 	return report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF, wire);
 }

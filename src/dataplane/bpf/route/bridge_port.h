@@ -96,13 +96,13 @@ __noinline enum outcome deny_to_others(struct __sk_buff *skb)
 }
 
 /* Returns whether `source` (host byte order) is an address of the bridge. */
-static __always_inline bool is_own_address(const struct port *port, __u32 source)
+static __always_inline bool is_own_address(const struct port *port, address_t source)
 {
 	bool own = false;
 
 #pragma unroll
 	for (__u32 i = 0; i < PORT_ADDRESSES; i++)
-		own |= port->addresses[i] == source;
+		own |= same_address(port->addresses[i], source);
 	return own;
 }
 

@@ -105,7 +105,7 @@ static __always_inline bool is_copy_right(struct __sk_buff *skb, const struct li
 /* Returns the outgoing interface for an address from the copied routes; 0 if the copied routes have no
  * single interface for the address.
  */
-static __always_inline __u32 copied_interface(const struct line *lines, __u32 address)
+static __always_inline __u32 copied_interface(const struct line *lines, address_t address)
 {
 	const struct line *line = lines + ROUTE_ROOT;
 	__u64 above = (__u64)address + 1;
@@ -122,7 +122,7 @@ static __always_inline __u32 copied_interface(const struct line *lines, __u32 ad
 /* Returns the outgoing interface for an address from the copied routes; 0 if the caller must ask the
  * kernel.
  */
-static __always_inline __u32 copied_route(struct __sk_buff *skb, __u32 address)
+static __always_inline __u32 copied_route(struct __sk_buff *skb, address_t address)
 {
 	struct line *header = copied_routes();
 

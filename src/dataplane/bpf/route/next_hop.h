@@ -4,21 +4,16 @@
 
 #define FAMILY_INET 2
 
-static __always_inline bool is_multicast_or_broadcast(__u32 address)
-{
-	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
-}
-
-static __always_inline void fill_lookup(struct bpf_fib_lookup *fib, const struct packet *packet, __u32 source,
-					__u32 destination, __u16 source_port, __u16 destination_port)
+static __always_inline void fill_lookup(struct bpf_fib_lookup *fib, const struct packet *packet, address_t source,
+					address_t destination, __u16 source_port, __u16 destination_port)
 {
 	fib->family = FAMILY_INET;
 	fib->tos = packet->tos;
 	fib->l4_protocol = packet->protocol;
 	fib->sport = bpf_htons(source_port);
 	fib->dport = bpf_htons(destination_port);
-	fib->ipv4_src = bpf_htonl(source);
-	fib->ipv4_dst = bpf_htonl(destination);
+	fib->ipv4_src = header_address_of(source);
+	fib->ipv4_dst = header_address_of(destination);
 }
 
 /* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
@@ -38,7 +33,7 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	if (is_multicast_or_broadcast(packet->destination))
 		return true;
 	/* For direct forwarding, ask the kernel: the copied routes have no gateway and no MTU. */
-	by = !settings.direct && packet->destination >> 24 ? copied_route(skb, packet->destination) : 0;
+	by = !settings.direct && !is_on_this_network(packet->destination) ? copied_route(skb, packet->destination) : 0;
 	if (by) {
 		packet->way.ifindex = by;
 		return false;
@@ -52,23 +47,13 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	 * 5549). Store no next hop for 0.0.0.0/8, because the network stack drops such packets (RFC 1122,
 	 * 3.2.1.3).
 	 */
-	if (fib.family == FAMILY_INET && packet->destination >> 24 &&
+	if (fib.family == FAMILY_INET && !is_on_this_network(packet->destination) &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
-		packet->way.gateway = fib.ipv4_dst == bpf_htonl(packet->destination) ? 0 : fib.ipv4_dst;
+		packet->way.gateway = fib.ipv4_dst == header_address_of(packet->destination) ? 0 : fib.ipv4_dst;
 		packet->way.mtu = fib.mtu_result;
 	}
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
-}
-
-static __always_inline bool is_loopback(__u32 address)
-{
-	return address >> 24 == 127;
-}
-
-static __always_inline bool is_martian(__u32 source)
-{
-	return is_multicast_or_broadcast(source) || is_loopback(source) || source >> 24 == 0;
 }
 
 /* Returns whether the source address of a packet is forged (D17a). Looks up the route to the source. The
@@ -89,7 +74,7 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 	if (settings.classify_all || !packet)
 		return false;
 	/* A host without an address sends to a group from 0.0.0.0 (DHCP: RFC 2131, IGMP: RFC 4541). */
-	if (port && !packet->source && is_to_group(skb))
+	if (port && is_unspecified(packet->source) && is_to_group(skb))
 		return false;
 	if (is_martian(packet->source) || (port && is_own_address(port, packet->source)))
 		return true;
@@ -116,14 +101,14 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
  * - an address is special, for example multicast, or
  * - the strict reverse-path check finds another interface for the source.
  */
-static __always_inline __u32 plain_route(struct __sk_buff *skb, __u32 source, __u32 destination)
+static __always_inline __u32 plain_route(struct __sk_buff *skb, address_t source, address_t destination)
 {
 	struct line *header = copied_routes();
 	__u32 by, from;
 
 	if (settings.direct || settings.classify_all || !header || !is_copy_right(skb, header))
 		return 0;
-	if (is_multicast_or_broadcast(destination) || destination >> 24 == 0 || is_martian(source))
+	if (is_special_destination(destination) || is_martian(source))
 		return 0;
 	by = copied_interface(header, destination);
 	if (!by)

@@ -115,7 +115,7 @@ int weir_migrate_flow(struct migrate_flow_request *request)
 	__u32 slot, to, swapped;
 
 	key.use = KEY_USED;
-	rest = ((const __u64 *)&key)[1];
+	rest = rest_of_key(&key);
 	hash = hash_of_key(&key);
 	request->migrated = 0;
 	/* Do not migrate a flow with a loopback address, which a datapath with an older layout may contain: the

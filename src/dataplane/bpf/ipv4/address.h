@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The addresses of IPv4. The other headers have the type `address_t` for an address, and handle an address
+ * only by the functions of this file. So the same headers can be compiled with another file for addresses of
+ * another size, which may be structs.
+ */
+#ifndef WEIR_IPV4_ADDRESS_H
+#define WEIR_IPV4_ADDRESS_H
+
+/* An IP address in host byte order. */
+typedef __u32 address_t;
+
+/* An IP address in network byte order, as in a header. */
+typedef __be32 header_address_t;
+
+/* The two addresses of a flow key, in the layout of struct flow_key. */
+typedef __u64 key_addresses_t;
+
+/* Listen address of the DNS proxy's transparent sockets. The datapath drops packets of clients to a loopback
+ * address, so packets reach these sockets only through `divert`.
+ */
+#define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
+
+static __always_inline address_t address_of_header(header_address_t address)
+{
+	return bpf_ntohl(address);
+}
+
+static __always_inline header_address_t header_address_of(address_t address)
+{
+	return bpf_htonl(address);
+}
+
+static __always_inline bool same_address(address_t a, address_t b)
+{
+	return a == b;
+}
+
+/* Returns whether `a` is the high address of a flow key that has both addresses. */
+static __always_inline bool is_higher_address(address_t a, address_t b)
+{
+	return a > b;
+}
+
+/* Returns whether an address is 0.0.0.0: the source of a host without an address. */
+static __always_inline bool is_unspecified(address_t address)
+{
+	return !address;
+}
+
+/* Returns whether an address is in 0.0.0.0/8. The network stack forwards no packet from or to such an address
+ * (RFC 1122, 3.2.1.3).
+ */
+static __always_inline bool is_on_this_network(address_t address)
+{
+	return address >> 24 == 0;
+}
+
+static __always_inline bool is_loopback(address_t address)
+{
+	return address >> 24 == 127;
+}
+
+static __always_inline bool is_multicast_or_broadcast(address_t address)
+{
+	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
+}
+
+static __always_inline bool is_martian(address_t source)
+{
+	return is_multicast_or_broadcast(source) || is_loopback(source) || is_on_this_network(source);
+}
+
+/* Returns whether no route leads to an address: the datapath does not look for it in the copied routes. */
+static __always_inline bool is_special_destination(address_t destination)
+{
+	return is_multicast_or_broadcast(destination) || destination >> 24 == 0;
+}
+
+static __always_inline bool is_in_prefix(address_t address, address_t mask, address_t prefix)
+{
+	return (address & mask) == prefix;
+}
+
+/* Returns the address `base` + the bits of `number` that `mask` has. */
+static __always_inline address_t address_in(address_t base, address_t mask, __u32 number)
+{
+	return base + (number & mask);
+}
+
+/* Returns a number from the bits of an address: the address itself. It is the input of a hash that only the
+ * datapath computes.
+ */
+static __always_inline __u32 number_of_address(address_t address)
+{
+	return address;
+}
+
+/* Returns the hash of an address for the maps `grants` and `members`. User space computes the same hash. */
+static __always_inline __u64 mix(address_t address)
+{
+	address ^= address >> 16;
+	address *= 0x85ebca6b;
+	address ^= address >> 13;
+	address *= 0xc2b2ae35;
+	return address ^ address >> 16;
+}
+
+/* Returns the two addresses of a flow key in the layout of struct flow_key. */
+#define KEY_ADDRESSES(low, high) ((__u64)(high) << 32 | (low))
+
+static __always_inline bool same_key_addresses(key_addresses_t a, key_addresses_t b)
+{
+	return a == b;
+}
+
+/* Returns the input of the hash of a flow key (`hash_of`) for its two addresses. */
+static __always_inline __u64 number_of_key_addresses(key_addresses_t addresses)
+{
+	return addresses;
+}
+
+#endif
