@@ -20,6 +20,7 @@
 #include "report/counters.h"
 #include "upgrade/handover.h"
 #include "classify/rules.h"
+#include "ipv4/icmp.h"
 #include "parse/headers.h"
 #include "route/bridge_port.h"
 #include "route/copied_routes.h"

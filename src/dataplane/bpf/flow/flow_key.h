@@ -2,23 +2,6 @@
 #ifndef WEIR_FLOW_KEY_H
 #define WEIR_FLOW_KEY_H
 
-/* Returns the class of an ICMP type. A query and its reply have the same class, for example echo request
- * and echo reply (RFC 792, RFC 950). Returns 0 for a type that is neither a query nor a reply.
- */
-static __always_inline __u8 icmp_query_class(__u8 type)
-{
-	if (type == ICMP_ECHO_REQUEST || type == ICMP_ECHO_REPLY)
-		return 1;
-	if (type >= 13 && type <= 18)
-		return 2 + ((type - 13) >> 1);
-	return 0;
-}
-
-static __always_inline bool is_icmp_reply(__u8 type)
-{
-	return type == ICMP_ECHO_REPLY || type == 14 || type == 16 || type == 18;
-}
-
 /* Computes the flow key of a packet, the direction of the packet, and the hash of the key. An ICMP packet
  * with a code other than 0 is not stateful: the rules decided the flow for code 0, and may treat other codes
  * differently.
@@ -30,7 +13,7 @@ static __always_inline void find_flow_key(struct packet *packet)
 	__u8 query = 0;
 
 	place->stateful = true;
-	if (packet->protocol == IPPROTO_ICMP) {
+	if (packet->protocol == PROTOCOL_ICMP) {
 		query = icmp_query_class(packet->icmp_type);
 		place->stateful = query && packet->icmp_code == 0;
 		place->icmp_reply = is_icmp_reply(packet->icmp_type);

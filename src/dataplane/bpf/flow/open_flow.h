@@ -19,7 +19,7 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	case IPPROTO_UDP:
 	case IPPROTO_UDPLITE:
 		return FLOW_UDP_OPENED;
-	case IPPROTO_ICMP:
+	case PROTOCOL_ICMP:
 		return FLOW_ICMP_OPENED;
 	default:
 		return FLOW_OTHER_OPENED;

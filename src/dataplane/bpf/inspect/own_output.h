@@ -37,7 +37,7 @@ __noinline bool may_send(struct __sk_buff *skb)
 	packet->outgoing = true;
 	if (parse(skb, packet))
 		return true;
-	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+	if (packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type)) {
 		quoted = new_packet(1);
 		if (quoted && read_quoted(skb, packet, quoted) && same_address(quoted->source, packet->destination))
 			is_about_spliced(skb, packet, quoted);

@@ -142,7 +142,7 @@ static __always_inline bool read_forwarded(struct bpf_nf_ctx *context, __u32 byt
 		read_tcp(packet, (const __u8 *)l4, bytes - packet->header);
 		return true;
 	}
-	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type))
+	if (packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type))
 		quoted->is_quoted = read_ends(&dynptr, packet->header + ICMP_HEADER, IP_FRAGMENT_OFFSET, quoted) && !quoted->fragment;
 	return true;
 }
@@ -228,7 +228,7 @@ __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *pa
 		return settings.pass_without_policy ? pass(skb, COUNT_ALLOW) : drop(skb, packet, DROP_NO_POLICY);
 	if (packet->fragment)
 		return drop(skb, packet, DROP_FRAGMENT);
-	if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
+	if (packet->protocol == PROTOCOL_ICMP && packet->icmp_type == ICMP_REDIRECT)
 		return drop(skb, packet, DROP_ICMP_REDIRECT);
 	find_flow_key(packet);
 	if (find_flow(packet, &found, now) && found.flow && !is_outside_flow(found.flow, packet, found.judgement)) {
@@ -250,7 +250,7 @@ __noinline enum outcome judge_forwarded(struct __sk_buff *skb, struct packet *pa
 		follow_flow(skb, flow, found.slot, packet, direction, now);
 		return found.judgement ? pass_verdict(skb, word) : pass(skb, COUNT_FOREIGN);
 	}
-	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+	if (packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type)) {
 		int refused = judge_error(skb, packet, active_word, &judgement);
 
 		if (refused != NOT_RELATED)

@@ -239,7 +239,7 @@ static __always_inline bool find_real_source(struct __sk_buff *skb, struct packe
 		return false;
 	packet->source = address_of_header(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.ip));
 	packet->source_port = bpf_ntohs(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u.all));
-	packet->icmp_id = packet->protocol == IPPROTO_ICMP ? packet->source_port : packet->icmp_id;
+	packet->icmp_id = packet->protocol == PROTOCOL_ICMP ? packet->source_port : packet->icmp_id;
 	find_flow_key(packet);
 	return true;
 }

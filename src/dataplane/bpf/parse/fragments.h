@@ -87,7 +87,7 @@ __noinline int remember_fragment(struct __sk_buff *skb, const struct packet *pac
 	if (!datagram)
 		return 0;
 	datagram->opened_ns = coarse_ns();
-	datagram->packet_ports = packet->protocol == IPPROTO_ICMP
+	datagram->packet_ports = packet->protocol == PROTOCOL_ICMP
 					 ? (__u32)packet->icmp_type << 24 | (__u32)packet->icmp_code << 16 | packet->icmp_id
 					 : (__u32)packet->source_port << 16 | packet->destination_port;
 	add_fragment(datagram, packet);
@@ -128,7 +128,7 @@ __noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *
 		bpf_map_delete_elem(&fragments, &key);
 	if (overlaps)
 		return DROP_FRAGMENT_OVERLAP;
-	if (packet->protocol == IPPROTO_ICMP) {
+	if (packet->protocol == PROTOCOL_ICMP) {
 		packet->icmp_type = ports >> 24;
 		packet->icmp_code = ports >> 16;
 		packet->icmp_id = ports;

@@ -11,14 +11,6 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
-#define ICMP_ECHO_REPLY 0
-#define ICMP_UNREACHABLE 3
-#define ICMP_SOURCE_QUENCH 4
-#define ICMP_REDIRECT 5
-#define ICMP_ECHO_REQUEST 8
-#define ICMP_TIME_EXCEEDED 11
-#define ICMP_PARAMETER_PROBLEM 12
-
 #define DNS_PORT 53
 
 #define OPTION_END 0
@@ -56,7 +48,7 @@ static __always_inline struct packet *new_packet(__u32 which)
  */
 static __always_inline void read_ports(struct packet *packet, const __u8 *l4)
 {
-	if (packet->protocol == IPPROTO_ICMP) {
+	if (packet->protocol == PROTOCOL_ICMP) {
 		packet->icmp_type = l4[0];
 		packet->icmp_code = l4[1];
 		packet->icmp_id = l4[4] << 8 | l4[5];
@@ -79,7 +71,7 @@ static __always_inline __u32 header_bytes(__u8 protocol)
 		return 12;
 	case IPPROTO_UDP:
 	case IPPROTO_UDPLITE:
-	case IPPROTO_ICMP:
+	case PROTOCOL_ICMP:
 		return 8;
 	default:
 		return 0;
@@ -247,8 +239,8 @@ static __always_inline enum drop_reason parse(struct __sk_buff *skb, struct pack
 
 static __always_inline __u32 port_map_key(const struct packet *packet)
 {
-	__u32 low16 = packet->protocol == IPPROTO_ICMP ? packet->icmp_type << 8 | packet->icmp_code
-						       : packet->destination_port;
+	__u32 low16 = packet->protocol == PROTOCOL_ICMP ? packet->icmp_type << 8 | packet->icmp_code
+							: packet->destination_port;
 
 	return (__u32)packet->protocol << 16 | low16;
 }
@@ -260,8 +252,8 @@ static __always_inline __u32 port_map_key_of_opener(const struct packet *packet)
 {
 	__u32 low16 = packet->source_port;
 
-	if (packet->protocol == IPPROTO_ICMP)
-		low16 = (packet->icmp_type == ICMP_ECHO_REPLY ? ICMP_ECHO_REQUEST : packet->icmp_type - 1) << 8;
+	if (packet->protocol == PROTOCOL_ICMP)
+		low16 = icmp_query_of(packet->icmp_type) << 8;
 	return (__u32)packet->protocol << 16 | low16;
 }
 

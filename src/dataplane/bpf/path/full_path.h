@@ -228,7 +228,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 		if (outcome != NOT_INSPECTED)
 			return outcome;
 	}
-	if (is_inspecting() && packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type) &&
+	if (is_inspecting() && packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type) &&
 	    READ_ONCE(in_force->translates) && is_about_translated(skb, packet))
 		return deliver_to_node(skb);
 	if (!packet->outgoing) {
@@ -238,10 +238,10 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 				return drop(skb, packet, DROP_SPOOFED_SOURCE);
 			return pass_to_node(skb, packet);
 		}
-		if (packet->protocol == IPPROTO_ICMP && packet->icmp_type == ICMP_REDIRECT)
+		if (packet->protocol == PROTOCOL_ICMP && packet->icmp_type == ICMP_REDIRECT)
 			return drop(skb, packet, DROP_ICMP_REDIRECT);
 	}
-	if (packet->protocol == IPPROTO_ICMP && is_icmp_error(packet->icmp_type)) {
+	if (packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type)) {
 		__u64 judgement = 0;
 		int refused = classify_icmp_error(skb, packet, &judgement);
 

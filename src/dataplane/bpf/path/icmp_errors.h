@@ -5,12 +5,6 @@
 #define ICMP_HEADER 8
 #define ICMP_CHECKSUM 2
 
-static __always_inline bool is_icmp_error(__u8 type)
-{
-	return type == ICMP_UNREACHABLE || type == ICMP_SOURCE_QUENCH || type == ICMP_TIME_EXCEEDED ||
-	       type == ICMP_PARAMETER_PROBLEM;
-}
-
 /* Copies the addresses and ports of the packet that an ICMP error quotes to `quoted`. Returns false if the
  * error itself is a fragment (hosts do not send errors in fragments: RFC 1812, 4.3.2.3). Also returns false
  * if the quoted packet is a later fragment or too short, because the ports are then missing.
@@ -34,7 +28,7 @@ __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, s
 	quoted->source = address_of_header(ip.saddr);
 	quoted->destination = address_of_header(ip.daddr);
 	quoted->protocol = ip.protocol;
-	if (ip.protocol == IPPROTO_ICMP) {
+	if (ip.protocol == PROTOCOL_ICMP) {
 		quoted->icmp_type = l4[0];
 		quoted->icmp_code = l4[1];
 		quoted->icmp_id = l4[4] << 8 | l4[5];
