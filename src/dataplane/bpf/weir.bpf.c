@@ -22,6 +22,8 @@
 #include "classify/rules.h"
 #include "ipv4/icmp.h"
 #include "parse/headers.h"
+#include "ipv4/header.h"
+#include "parse/parse.h"
 #include "route/bridge_port.h"
 #include "route/copied_routes.h"
 #include "route/next_hop.h"
