@@ -53,6 +53,7 @@
 #include "inspect/splice_reset.h"
 #include "inspect/splice_forward.h"
 #include "inspect/inspect.h"
+#include "ipv4/quoted.h"
 #include "path/icmp_errors.h"
 #include "inspect/own_output.h"
 #include "inspect/splice_start.h"

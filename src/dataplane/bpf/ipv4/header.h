@@ -103,6 +103,34 @@ static __always_inline enum drop_reason parse_ip(struct __sk_buff *skb, struct p
 	return DROP_NONE;
 }
 
+/* Returns the length of an IPv4 header by its first byte. */
+static __always_inline __u32 ip_header_bytes(__u8 first)
+{
+	return (first & 0xf) * 4;
+}
+
+/* Reads the IPv4 header at offset `at` of a dynptr. The packet counts as a later fragment if one of the bits
+ * `fragment` of the header is set.
+ */
+static __always_inline bool read_ip(struct bpf_dynptr *dynptr, __u32 at, __u16 fragment, struct packet *packet)
+{
+	struct iphdr ip;
+	__u32 header;
+
+	if (bpf_dynptr_read(&ip, sizeof(ip), dynptr, at, 0) || ip.version != 4)
+		return false;
+	header = ip.ihl * 4;
+	if (header < sizeof(ip))
+		return false;
+	packet->source = address_of_header(ip.saddr);
+	packet->destination = address_of_header(ip.daddr);
+	packet->protocol = ip.protocol;
+	packet->header = header;
+	if (ip.frag_off & bpf_htons(fragment))
+		packet->fragment = FRAGMENT_LATER;
+	return true;
+}
+
 /* Checks the options of an IPv4 header of `header` bytes. */
 static __always_inline enum drop_reason check_ip_options(struct __sk_buff *skb, __u32 header)
 {

@@ -96,29 +96,18 @@ static __always_inline bool is_decided_at_ingress(const struct sk_buff___forward
 	return !has_new_destination(skb);
 }
 
-/* Reads the addresses and ports behind an IPv4 header at `at`. Does not read ports if one of the bits
+/* Reads the addresses and ports behind an IP header at `at`. Does not read ports if one of the bits
  * `fragment` of the header is set.
  */
 static __always_inline bool read_ends(struct bpf_dynptr *dynptr, __u32 at, __u16 fragment, struct packet *packet)
 {
-	struct iphdr ip;
 	__u8 l4[8];
-	__u32 header;
 
-	if (bpf_dynptr_read(&ip, sizeof(ip), dynptr, at, 0) || ip.version != 4)
+	if (!read_ip(dynptr, at, fragment, packet))
 		return false;
-	header = ip.ihl * 4;
-	if (header < sizeof(ip))
-		return false;
-	packet->source = address_of_header(ip.saddr);
-	packet->destination = address_of_header(ip.daddr);
-	packet->protocol = ip.protocol;
-	packet->header = header;
-	if (ip.frag_off & bpf_htons(fragment))
-		packet->fragment = FRAGMENT_LATER;
-	if (!header_bytes(ip.protocol) || packet->fragment)
+	if (!header_bytes(packet->protocol) || packet->fragment)
 		return true;
-	if (bpf_dynptr_read(l4, sizeof(l4), dynptr, at + header, 0))
+	if (bpf_dynptr_read(l4, sizeof(l4), dynptr, at + packet->header, 0))
 		return false;
 	read_ports(packet, l4);
 	return true;

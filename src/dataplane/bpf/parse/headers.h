@@ -13,6 +13,10 @@
 #define TCP_RST 0x04
 #define TCP_ACK 0x10
 
+/* The length of an ICMP header, after which an error quotes a packet, and the offset of its checksum. */
+#define ICMP_HEADER 8
+#define ICMP_CHECKSUM 2
+
 #define DNS_PORT 53
 
 #define OPTION_END 0
@@ -80,6 +84,21 @@ struct ip_payload {
 	__u32 total;    /* length of the IP header and the payload */
 	__u32 payload;
 };
+
+/* Reads the ports, or the ICMP type, code and identifier, of a packet that an ICMP error quotes. `l4`: the
+ * first 8 bytes after the quoted IP header.
+ */
+static __always_inline void read_quoted_ports(struct packet *quoted, __u8 protocol, const __u8 *l4)
+{
+	if (protocol == PROTOCOL_ICMP) {
+		quoted->icmp_type = l4[0];
+		quoted->icmp_code = l4[1];
+		quoted->icmp_id = l4[4] << 8 | l4[5];
+	} else if (header_bytes(protocol)) {
+		quoted->source_port = l4[0] << 8 | l4[1];
+		quoted->destination_port = l4[2] << 8 | l4[3];
+	}
+}
 
 /* Returns whether a TCP sender can produce these flags: SYN, SYN ACK, RST, RST ACK, FIN ACK or ACK, each
  * with any of PSH, URG, ECE and CWR.

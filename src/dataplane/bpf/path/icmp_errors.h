@@ -2,43 +2,6 @@
 #ifndef WEIR_ICMP_ERRORS_H
 #define WEIR_ICMP_ERRORS_H
 
-#define ICMP_HEADER 8
-#define ICMP_CHECKSUM 2
-
-/* Copies the addresses and ports of the packet that an ICMP error quotes to `quoted`. Returns false if the
- * error itself is a fragment (hosts do not send errors in fragments: RFC 1812, 4.3.2.3). Also returns false
- * if the quoted packet is a later fragment or too short, because the ports are then missing.
- */
-__noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, struct packet *quoted)
-{
-	struct iphdr ip;
-	__u8 l4[8];
-	__u32 at, header;
-
-	if (!error || !quoted || error->fragment)
-		return false;
-	at = ETH_HLEN + error->header + ICMP_HEADER;
-	if (error->payload < ICMP_HEADER + sizeof(ip) + sizeof(l4) || bpf_skb_load_bytes(skb, at, &ip, sizeof(ip)))
-		return false;
-	header = ip.ihl * 4;
-	if (ip.version != 4 || header < sizeof(ip) || error->payload < ICMP_HEADER + header + sizeof(l4))
-		return false;
-	if (ip.frag_off & bpf_htons(IP_FRAGMENT_OFFSET) || bpf_skb_load_bytes(skb, at + header, l4, sizeof(l4)))
-		return false;
-	quoted->source = address_of_header(ip.saddr);
-	quoted->destination = address_of_header(ip.daddr);
-	quoted->protocol = ip.protocol;
-	if (ip.protocol == PROTOCOL_ICMP) {
-		quoted->icmp_type = l4[0];
-		quoted->icmp_code = l4[1];
-		quoted->icmp_id = l4[4] << 8 | l4[5];
-	} else if (header_bytes(ip.protocol)) {
-		quoted->source_port = l4[0] << 8 | l4[1];
-		quoted->destination_port = l4[2] << 8 | l4[3];
-	}
-	return true;
-}
-
 static __always_inline void swap_ends(struct packet *packet)
 {
 	address_t source = packet->source;
@@ -98,7 +61,7 @@ __noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *
 __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
 	__u32 at, was, is;
-	__u8 header;
+	__u8 first;
 	struct join *join;
 
 	if (!is_inspecting() || !error || !quoted || quoted->protocol != IPPROTO_TCP)
@@ -107,9 +70,9 @@ __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *err
 	if (!join || join->state != JOINED || !is_vouched_for(join, coarse_ns()))
 		return false;
 	at = ETH_HLEN + error->header + ICMP_HEADER;
-	if (bpf_skb_load_bytes(skb, at, &header, sizeof(header)))
+	if (bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
 		return false;
-	at += (header & 0xf) * 4 + TCP_SEQUENCE;
+	at += ip_header_bytes(first) + TCP_SEQUENCE;
 	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)))
 		return false;
 	is = bpf_htonl(bpf_ntohl(was) - join->sequence);
