@@ -9,6 +9,28 @@ typedef struct iphdr ip_header_t;
 #define OPTION_LOOSE_SOURCE_ROUTE 131
 #define OPTION_STRICT_SOURCE_ROUTE 137
 
+/* Returns whether an IPv4 header has no options. */
+static __always_inline bool is_plain_ip(const ip_header_t *ip)
+{
+	return *(const __u8 *)ip == 0x45;
+}
+
+/* Returns the length of an IPv4 packet, with its header. */
+static __always_inline __u32 ip_bytes(const ip_header_t *ip)
+{
+	return bpf_ntohs(ip->tot_len);
+}
+
+static __always_inline bool is_ip_fragment(const ip_header_t *ip)
+{
+	return ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET);
+}
+
+static __always_inline __u8 protocol_of(const ip_header_t *ip)
+{
+	return ip->protocol;
+}
+
 /* Lengths of the Ethernet, IPv4 and TCP headers together, without TCP options: HEADERS_USUAL without IP
  * options, HEADERS_MAX with 40 bytes of IP options.
  */

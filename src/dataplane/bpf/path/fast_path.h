@@ -74,7 +74,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 {
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
+	ip_header_t *ip = data + ETH_HLEN;
 	__u32 total, length, side, now, first = 0, hop = 0, ports, vital, bytes;
 	address_t source, destination;
 	__u16 kept, acknowledged = NO_NUMBER;
@@ -86,12 +86,12 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	__u64 judgement, now_ns;
 	__u8 *l4 = (__u8 *)(ip + 1);
 
-	if ((void *)(l4 + 8) > data_end || *(__u8 *)ip != 0x45)
+	if ((void *)(l4 + 8) > data_end || !is_plain_ip(ip))
 		return NOT_ESTABLISHED;
-	total = bpf_ntohs(ip->tot_len);
-	if (ip->frag_off & bpf_htons(IP_MORE_FRAGMENTS | IP_FRAGMENT_OFFSET) || total + ETH_HLEN > skb->len)
+	total = ip_bytes(ip);
+	if (is_ip_fragment(ip) || total + ETH_HLEN > skb->len)
 		return NOT_ESTABLISHED;
-	if (ip->protocol == IPPROTO_TCP) {
+	if (protocol_of(ip) == IPPROTO_TCP) {
 		if ((void *)(l4 + 20) > data_end)
 			return NOT_ESTABLISHED;
 		opens = (l4[13] & (TCP_SPECIAL | TCP_FIN)) == TCP_SYN;
@@ -103,7 +103,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 			return NOT_ESTABLISHED;
 		length += sizeof(*ip);
 		acknowledged = number_of(bpf_ntohs(*(__u16 *)(l4 + 10)));
-	} else if (ip->protocol == IPPROTO_UDP) {
+	} else if (protocol_of(ip) == IPPROTO_UDP) {
 		length = l4[4] << 8 | l4[5];
 		if (length < 8 || sizeof(*ip) + length > total)
 			return NOT_ESTABLISHED;
@@ -116,11 +116,11 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	source = address_of_header(ip->saddr);
 	destination = address_of_header(ip->daddr);
 	ports = bpf_ntohl(*(__u32 *)l4);
-	from_high = set_key(flow_lookup, source, destination, ports, ip->protocol);
+	from_high = set_key(flow_lookup, source, destination, ports, protocol_of(ip));
 	fast_packet->source = source;
 	fast_packet->destination = destination;
 	fast_packet->ports = ports;
-	fast_packet->protocol = ip->protocol;
+	fast_packet->protocol = protocol_of(ip);
 	fast_packet->from_high = from_high;
 	in_force = bpf_map_lookup_elem(&active, &first);
 	if (!in_force)
@@ -136,7 +136,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 	flow = find_likely(flow_lookup);
 	translated = READ_ONCE(fast_packet->is_translated);
 	if (!flow)
-		return !translated && (opens || ip->protocol == IPPROTO_UDP) ? OPENS_FLOW : NOT_ESTABLISHED;
+		return !translated && (opens || protocol_of(ip) == IPPROTO_UDP) ? OPENS_FLOW : NOT_ESTABLISHED;
 	if (opens)
 		return NOT_ESTABLISHED;
 	judgement = READ_ONCE(flow->judgement);
