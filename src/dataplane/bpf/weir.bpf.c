@@ -40,6 +40,7 @@
 #include "flow/open_flow.h"
 #include "inspect/sockets.h"
 #include "nat/aliases.h"
+#include "ipv4/conntrack.h"
 #include "nat/translation.h"
 #include "nat/send_translated.h"
 #include "path/fast_path.h"

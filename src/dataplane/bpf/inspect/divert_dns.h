@@ -44,7 +44,8 @@ static __always_inline void count_unroutable(struct __sk_buff *skb, const struct
  */
 __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 {
-	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock_tuple storage = {};
+	struct tuple *tuple = (struct tuple *)&storage;
 	struct bpf_sock *socket;
 	long failed;
 
@@ -59,13 +60,13 @@ __noinline enum outcome divert(struct __sk_buff *skb, struct packet *packet)
 	if (is_spoofed(skb, packet))
 		return drop(skb, packet, DROP_SPOOFED_SOURCE);
 	if (packet->protocol == IPPROTO_UDP || opens_tcp(packet)) {
-		tuple.ipv4.saddr = header_address_of(packet->source);
-		tuple.ipv4.sport = bpf_htons(packet->source_port);
-		tuple.ipv4.daddr = header_address_of(DIVERT_ADDRESS);
-		tuple.ipv4.dport = bpf_htons(DNS_PORT);
+		tuple->source = header_address_of(packet->source);
+		tuple->source_port = bpf_htons(packet->source_port);
+		tuple->destination = header_address_of(DIVERT_ADDRESS);
+		tuple->destination_port = bpf_htons(DNS_PORT);
 		socket = packet->protocol == IPPROTO_UDP
-				 ? bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0)
-				 : bpf_skc_lookup_tcp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+				 ? bpf_sk_lookup_udp(skb, &storage, sizeof(*tuple), BPF_F_CURRENT_NETNS, 0)
+				 : bpf_skc_lookup_tcp(skb, &storage, sizeof(*tuple), BPF_F_CURRENT_NETNS, 0);
 		if (!socket)
 			return drop(skb, packet, DROP_DNS_PROXY_ABSENT);
 		failed = bpf_sk_assign(skb, socket, 0);

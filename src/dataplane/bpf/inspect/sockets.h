@@ -2,8 +2,9 @@
 #ifndef WEIR_SOCKETS_H
 #define WEIR_SOCKETS_H
 
-/* The IPv4 member of struct bpf_sock_tuple. The whole struct includes IPv6 addresses, which would exceed
- * the BPF stack.
+/* The addresses and ports of a packet, in the layout of one member of the union struct bpf_sock_tuple: the
+ * member of the IP family that `header_address_t` belongs to. The whole union includes IPv6 addresses, which
+ * would exceed the BPF stack.
  */
 struct tuple {
 	header_address_t source;

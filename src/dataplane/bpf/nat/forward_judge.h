@@ -79,7 +79,7 @@ static __always_inline void read_wire_destination(const struct sk_buff___forward
 		return;
 	port = BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u.all);
 	packet->is_translated = true;
-	packet->wire.destination = address_of_header(BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.ip));
+	packet->wire.destination = address_of_header(BPF_CORE_READ(connection, tuplehash[0].tuple.dst.u3.CONNTRACK_ADDRESS));
 	packet->wire.port = packet->destination_port ? bpf_ntohs(port) : 0;
 }
 

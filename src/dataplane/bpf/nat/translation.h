@@ -13,9 +13,6 @@
 
 /* Subsets of kernel structs: CO-RE relocates the field offsets to those of the running kernel. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-union nf_inet_addr {
-	__be32 ip;
-};
 union nf_conntrack_man_proto {
 	__be16 all;
 };
@@ -137,13 +134,13 @@ static __always_inline bool find_connection(struct __sk_buff *skb, struct packet
 		return false;
 	translated->is_reply = options.dir != 0;
 	if (options.dir == 0) {
-		translated->destination = address_of_header(connection->tuplehash[1].tuple.src.u3.ip);
-		translated->source = address_of_header(connection->tuplehash[1].tuple.dst.u3.ip);
+		translated->destination = address_of_header(connection->tuplehash[1].tuple.src.u3.CONNTRACK_ADDRESS);
+		translated->source = address_of_header(connection->tuplehash[1].tuple.dst.u3.CONNTRACK_ADDRESS);
 		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[1].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[1].tuple.src.u.all);
 	} else {
-		translated->destination = address_of_header(connection->tuplehash[0].tuple.src.u3.ip);
-		translated->source = address_of_header(connection->tuplehash[0].tuple.dst.u3.ip);
+		translated->destination = address_of_header(connection->tuplehash[0].tuple.src.u3.CONNTRACK_ADDRESS);
+		translated->source = address_of_header(connection->tuplehash[0].tuple.dst.u3.CONNTRACK_ADDRESS);
 		translated->ports = (__u32)bpf_ntohs(connection->tuplehash[0].tuple.dst.u.all) << 16 |
 				    bpf_ntohs(connection->tuplehash[0].tuple.src.u.all);
 	}
@@ -237,7 +234,7 @@ static __always_inline bool find_real_source(struct __sk_buff *skb, struct packe
 	if (!connection || (state & CONNTRACK_INFO) < CONNTRACK_IS_REPLY ||
 	    !(BPF_CORE_READ(connection, status) & CONNTRACK_DST_NAT))
 		return false;
-	packet->source = address_of_header(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.ip));
+	packet->source = address_of_header(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u3.CONNTRACK_ADDRESS));
 	packet->source_port = bpf_ntohs(BPF_CORE_READ(connection, tuplehash[1].tuple.src.u.all));
 	packet->icmp_id = packet->protocol == PROTOCOL_ICMP ? packet->source_port : packet->icmp_id;
 	find_flow_key(packet);
