@@ -57,7 +57,7 @@ export type Settings = {
   /** Flags that the datapath passes to `bpf_fib_lookup`. */
   readonly fibFlags: number;
   /**
-   * Whether the datapath searches its copy of the routes (bpf/route/copied_routes.h) before it calls the
+   * Whether the datapath searches its copy of the routes (bpf/ipv4/copied_routes.h) before it calls the
    * kernel's route lookup. It does so only while the copy is up to date. Needs Linux 6.2.
    */
   readonly copiesRoutes?: boolean;

@@ -13,7 +13,7 @@ export type Route = Prefix & {
 };
 
 /**
- * The layout of the map `routes`, in cache lines, as in `bpf/route/copied_routes.h`: a header, a root, one
+ * The layout of the map `routes`, in cache lines, as in `bpf/ipv4/copied_routes.h`: a header, a root, one
  * middle line for each of the 16 keys of the root, and the bottom lines.
  */
 const FAN = 16;

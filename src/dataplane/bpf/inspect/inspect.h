@@ -160,10 +160,10 @@ __noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *p
 
 	if (!packet)
 		return false;
-	fib.family = FAMILY_INET;
+	fib.family = IP_FAMILY;
 	fib.l4_protocol = packet->protocol;
-	fib.ipv4_src = header_address_of(packet->destination);
-	fib.ipv4_dst = header_address_of(packet->source);
+	set_fib_source(&fib, packet->destination);
+	set_fib_destination(&fib, packet->source);
 	fib.ifindex = skb->ifindex;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	return found != BPF_FIB_LKUP_RET_NOT_FWDED && found != BPF_FIB_LKUP_RET_FWD_DISABLED;

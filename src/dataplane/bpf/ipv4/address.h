@@ -30,6 +30,17 @@ static __always_inline header_address_t header_address_of(address_t address)
 	return bpf_htonl(address);
 }
 
+static __always_inline bool same_header_address(header_address_t a, header_address_t b)
+{
+	return a == b;
+}
+
+/* Returns a number from the bits of an address, for a hash. */
+static __always_inline __u32 number_of_header_address(header_address_t address)
+{
+	return address;
+}
+
 static __always_inline bool same_address(address_t a, address_t b)
 {
 	return a == b;

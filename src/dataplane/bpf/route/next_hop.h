@@ -2,18 +2,16 @@
 #ifndef WEIR_NEXT_HOP_H
 #define WEIR_NEXT_HOP_H
 
-#define FAMILY_INET 2
-
 static __always_inline void fill_lookup(struct bpf_fib_lookup *fib, const struct packet *packet, address_t source,
 					address_t destination, __u16 source_port, __u16 destination_port)
 {
-	fib->family = FAMILY_INET;
-	fib->tos = packet->tos;
+	fib->family = IP_FAMILY;
+	set_fib_class(fib, packet->tos);
 	fib->l4_protocol = packet->protocol;
 	fib->sport = bpf_htons(source_port);
 	fib->dport = bpf_htons(destination_port);
-	fib->ipv4_src = header_address_of(source);
-	fib->ipv4_dst = header_address_of(destination);
+	set_fib_source(fib, source);
+	set_fib_destination(fib, destination);
 }
 
 /* Looks up the next hop of a packet, and stores it in `packet->way`. Returns true if the kernel would not
@@ -41,16 +39,16 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	fill_lookup(&fib, packet, packet->source, packet->destination, packet->source_port, packet->destination_port);
 	fib.ifindex = routed_interface(skb, port);
 	if (settings.direct)
-		fib.tot_len = sizeof(struct iphdr); /* a length other than 0 makes bpf_fib_lookup return the MTU */
+		fib.tot_len = sizeof(ip_header_t); /* a length other than 0 makes bpf_fib_lookup return the MTU */
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
-	/* Store the next hop only if the gateway is an IPv4 address: the gateway can be an IPv6 address (RFC
-	 * 5549). Store no next hop for 0.0.0.0/8, because the network stack drops such packets (RFC 1122,
-	 * 3.2.1.3).
+	/* Store the next hop only if the gateway is of the same IP family: the gateway of an IPv4 route can be an
+	 * IPv6 address (RFC 5549). Store no next hop for 0.0.0.0/8, because the network stack drops such packets
+	 * (RFC 1122, 3.2.1.3).
 	 */
-	if (fib.family == FAMILY_INET && !is_on_this_network(packet->destination) &&
+	if (fib.family == IP_FAMILY && !is_on_this_network(packet->destination) &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
 		packet->way.ifindex = fib.ifindex;
-		packet->way.gateway = fib.ipv4_dst == header_address_of(packet->destination) ? 0 : fib.ipv4_dst;
+		packet->way.gateway = gateway_of(&fib, packet->destination);
 		packet->way.mtu = fib.mtu_result;
 	}
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
@@ -217,7 +215,7 @@ static __always_inline struct way *way_of(__u32 hop)
 
 static __always_inline bool is_way(const struct way *a, const struct way *b)
 {
-	return a->ifindex == b->ifindex && a->gateway == b->gateway && a->mtu == b->mtu;
+	return a->ifindex == b->ifindex && same_header_address(a->gateway, b->gateway) && a->mtu == b->mtu;
 }
 
 /* Stores a next hop in `ways`, or finds an equal entry. Returns index | time << 16, the format of `hop` in
@@ -231,7 +229,7 @@ __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 
 	if (!way)
 		return 0;
-	start = ((way->ifindex * 0x9e3779b1U ^ way->gateway) * 0x85ebca6bU + way->mtu) >> 16;
+	start = ((way->ifindex * 0x9e3779b1U ^ number_of_header_address(way->gateway)) * 0x85ebca6bU + way->mtu) >> 16;
 	for (__u32 tries = 0; tries < WAY_TRIES; tries++) {
 		__u32 at = (start + tries) & (WAYS - 1), seen;
 
@@ -258,60 +256,6 @@ __noinline __u32 store_next_hop(const struct way *way, __u64 now_ns)
 	asm volatile("" ::: "memory");
 	WRITE_ONCE(kept->refreshed, now);
 	return hop | old;
-}
-
-/* Returns whether the checksum of an IPv4 header without options is correct (RFC 1071). */
-static __always_inline bool is_sum_right(const struct iphdr *ip)
-{
-	const __u32 *words = (const void *)ip;
-	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
-
-	sum = (sum >> 32) + (__u32)sum;
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	sum = (sum >> 16) + (sum & 0xffff);
-	return sum == 0xffff;
-}
-
-/* The kernel's table ip_tos2prio, packed into four bits for each value: the priority of a packet depends
- * on its type of service.
- */
-#define PRIORITIES 0x4620
-static __always_inline __u32 priority_of(__u8 tos)
-{
-	return PRIORITIES >> (tos >> 1 & 12) & 15;
-}
-
-/* Returns whether an allowed packet can be sent directly to its next hop. Returns false in three cases:
- * - the network stack must reply to, redirect, fragment or drop the packet,
- * - the destination MAC address is not that of the node, or
- * - the packet has IP options.
- * `bytes` is the length of the longest segment, counted from the IPv4 header.
- */
-static __always_inline bool can_be_sent(const struct __sk_buff *skb, const struct iphdr *ip, const struct way *way, __u32 bytes)
-{
-	return skb->pkt_type == PACKET_HOST && way->ifindex != 0 && way->ifindex != skb->ifindex && bytes <= way->mtu &&
-	       *(__u8 *)ip == 0x45 && ip->ttl > 1 && is_sum_right(ip);
-}
-
-/* Sends an allowed packet directly to its next hop, or leaves it to the network stack (`can_be_sent`). */
-__noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
-{
-	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
-	void *data = (void *)(long)skb->data;
-	void *data_end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
-	__u32 check;
-
-	if (!way || (void *)(ip + 1) > data_end || !can_be_sent(skb, ip, way, bytes))
-		return OUTCOME_PASS;
-	set_priority(skb, priority_of(ip->tos));
-	/* Update the checksum for a TTL that is lower by 1 (RFC 1141). */
-	check = ip->check + bpf_htons(0x0100);
-	ip->check = check + (check >= 0xffff);
-	ip->ttl -= 1;
-	next.ipv4_nh = way->gateway ? way->gateway : ip->daddr;
-	return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
 }
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_SEND_TRANSLATED_H
-#define WEIR_SEND_TRANSLATED_H
+#ifndef WEIR_IPV4_SEND_TRANSLATED_H
+#define WEIR_IPV4_SEND_TRANSLATED_H
 
 /* Adds two 32-bit sums of 16-bit words of the Internet checksum (RFC 1071). */
 static __always_inline __u32 sum_of(__u32 a, __u32 b)
@@ -21,7 +21,7 @@ static __always_inline __u16 folded(__u32 sum)
  */
 __noinline enum outcome send_translated(struct __sk_buff *skb, const struct way *way, const struct translated *to)
 {
-	struct bpf_redir_neigh next = { .nh_family = FAMILY_INET };
+	struct bpf_redir_neigh next = { .nh_family = IP_FAMILY };
 	void *data = (void *)(long)skb->data;
 	void *data_end = (void *)(long)skb->data_end;
 	struct iphdr *ip = data + ETH_HLEN;

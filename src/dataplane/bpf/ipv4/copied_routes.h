@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-#ifndef WEIR_COPIED_ROUTES_H
-#define WEIR_COPIED_ROUTES_H
+#ifndef WEIR_IPV4_COPIED_ROUTES_H
+#define WEIR_IPV4_COPIED_ROUTES_H
 
 /* A copy of the node's routes: the outgoing interface for each address. A search in the copied routes costs
  * less than `bpf_fib_lookup`. User space makes the copy, and also stores the value of the kernel's change
