@@ -112,10 +112,10 @@ struct packet {
 	__u8 icmp_code;
 	__u8 tos;
 	__u8 fragment;
-	__u16 id;
-	__u16 fragment_field;
-	__u16 header;  /* length of the IPv4 header, in bytes */
-	__u16 payload; /* number of bytes after the IPv4 header */
+	fragment_id_t id;
+	__u16 fragment_field; /* offset and flags of a fragment, in the format of an IPv4 header */
+	__u16 header;  /* length of the IP header, in bytes */
+	__u16 payload; /* number of bytes after the IP header */
 	__u32 sequence;       /* sequence number of a TCP packet */
 	__u32 acknowledgment; /* acknowledgment number of a TCP packet */
 	__u32 data;           /* number of payload bytes of a TCP packet, also of merged segments */

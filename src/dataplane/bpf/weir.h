@@ -355,7 +355,7 @@ struct vitals {
 struct fragment_key {
 	address_t source;
 	address_t destination;
-	__u16 id;
+	fragment_id_t id;
 	__u8 protocol;
 	__u8 outgoing;
 	/* Interface of the hook that sees the fragment. It is part of the key, so that a fragment on another

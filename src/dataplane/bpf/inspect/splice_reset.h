@@ -32,11 +32,11 @@ static __always_inline bool turn_frame(struct __sk_buff *skb)
 	header_address_t addresses[2];
 
 	return !bpf_skb_load_bytes(skb, 0, stations, sizeof(stations)) &&
-	       !bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), addresses, sizeof(addresses)) &&
+	       !bpf_skb_load_bytes(skb, ETH_HLEN + offsetof(ip_header_t, saddr), addresses, sizeof(addresses)) &&
 	       !bpf_skb_store_bytes(skb, 0, stations[1], ETH_ALEN, 0) &&
 	       !bpf_skb_store_bytes(skb, ETH_ALEN, stations[0], ETH_ALEN, 0) &&
-	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, saddr), &addresses[1], sizeof(addresses[1]), 0) &&
-	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(struct iphdr, daddr), &addresses[0], sizeof(addresses[0]), 0);
+	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(ip_header_t, saddr), &addresses[1], sizeof(addresses[1]), 0) &&
+	       !bpf_skb_store_bytes(skb, ETH_HLEN + offsetof(ip_header_t, daddr), &addresses[0], sizeof(addresses[0]), 0);
 }
 
 /* Resets both sides of a spliced connection whose process has ended. A clone of the packet returns to its

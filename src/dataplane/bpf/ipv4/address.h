@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The addresses of IPv4. The other headers have the type `address_t` for an address, and handle an address
- * only by the functions of this file. So the same headers can be compiled with another file for addresses of
- * another size, which may be structs.
+/* The addresses of IPv4, and other types that differ between the IP families. The headers outside of this
+ * folder have the type `address_t` for an address, and handle an address only by the functions of this file.
+ * So they can be compiled with another file for addresses of another size, which may be structs.
  */
 #ifndef WEIR_IPV4_ADDRESS_H
 #define WEIR_IPV4_ADDRESS_H
@@ -14,6 +14,11 @@ typedef __be32 header_address_t;
 
 /* The two addresses of a flow key, in the layout of struct flow_key. */
 typedef __u64 key_addresses_t;
+
+typedef struct iphdr ip_header_t;
+
+/* The number by which a header names the datagram of a fragment. */
+typedef __u16 fragment_id_t;
 
 /* Listen address of the DNS proxy's transparent sockets. The datapath drops packets of clients to a loopback
  * address, so packets reach these sockets only through `divert`.

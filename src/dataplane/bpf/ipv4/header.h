@@ -3,8 +3,6 @@
 #ifndef WEIR_IPV4_HEADER_H
 #define WEIR_IPV4_HEADER_H
 
-typedef struct iphdr ip_header_t;
-
 #define IP_BYTES_MAX 65535
 #define OPTION_LOOSE_SOURCE_ROUTE 131
 #define OPTION_STRICT_SOURCE_ROUTE 137

@@ -15,7 +15,7 @@ static __always_inline __u32 ticks_of(__u64 ns)
  */
 static __always_inline __u32 packets_of(const struct __sk_buff *skb)
 {
-	__u32 segments = skb->gso_segs, size = skb->gso_size, headers = ETH_HLEN + 20 + 20;
+	__u32 segments = skb->gso_segs, size = skb->gso_size, headers = ETH_HLEN + sizeof(ip_header_t) + 20;
 
 	if (segments)
 		return segments;
