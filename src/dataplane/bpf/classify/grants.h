@@ -144,8 +144,9 @@ static __always_inline void prefetch_grants(address_t address)
 }
 
 /* Returns the grant of an address (its hostname pattern and its expiry), or 0 if the address has no grant. */
-__noinline __u64 find_grant(address_t address)
+__noinline __u64 find_grant(address_argument_t argument)
 {
+	address_t address = passed_address(argument);
 	__u32 index = home_of(address);
 
 	if (is_unspecified(address))
@@ -215,8 +216,9 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
  * That port map gives a lower bound of the verdict words of all names, so most calls return after its search.
  * `keys` is source port << 32 | port-map key.
  */
-__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_t destination, __u64 keys, __u32 word)
+__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_argument_t argument, __u64 keys, __u32 word)
 {
+	address_t destination = passed_address(argument);
 	__u32 slot = slot_and_flags & ~LOOKUP_FLAGS;
 	struct image image = image_of(slot);
 	struct line *line = line_at(image, (place >> 3) + 1);
@@ -228,7 +230,7 @@ __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_t destina
 	if (search_port_map(image, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
 		return word;
 	where |= line->words[2 * (place & 7)];
-	grant = find_grant(destination);
+	grant = find_grant(argument);
 	if (!grant)
 		return word;
 	if (!(slot_and_flags & EXPIRED_TOO))

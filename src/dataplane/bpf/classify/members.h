@@ -150,11 +150,11 @@ static __always_inline __u32 count_of_changes(struct member_header *header)
  * program slot; 0 if no object owns the address. The upper 32 bits are the result of `count_of_changes`
  * before the search.
  */
-__noinline __u64 owner_of(__u32 slot, address_t address)
+__noinline __u64 owner_of(__u32 slot, address_argument_t argument)
 {
 	struct member_header *header = members_at(0);
 	__u64 changes = (__u64)count_of_changes(header) << 32;
-	__u32 map_index = find_member(header, address);
+	__u32 map_index = find_member(header, passed_address(argument));
 	struct member_set *set;
 
 	if (!map_index)

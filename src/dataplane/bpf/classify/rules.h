@@ -78,7 +78,7 @@ static __always_inline __u32 find_list(struct image image, address_t source, add
 	__u64 owner = 0;
 
 	if (header && header->words[HEADER_BASES] != NONE)
-		owner = owner_of(image.slot, source);
+		owner = owner_of(image.slot, PASS_ADDRESS(source));
 	*changes = owner >> 32;
 	return find_list_of(image, source, destination, owner);
 }
@@ -158,7 +158,7 @@ static __always_inline __u32 classify(__u32 slot, __u32 list, address_t destinat
 
 		if (word & RULE_BLOCK_NAMED)
 			word = slot & WITHOUT_GRANTS ? word & ~RULE_BLOCK_NAMED
-						     : named_word(slot, list << 3 | block, destination, keys,
+						     : named_word(slot, list << 3 | block, PASS_ADDRESS(destination), keys,
 								  word & ~RULE_BLOCK_NAMED);
 		if (word != NO_MATCH)
 			return word;

@@ -48,7 +48,7 @@ static __always_inline bool exceeds_share(address_t source, __u8 flags, __u32 to
  * inlined: the callers are at the start of deep call chains, and an inlined copy made these chains exceed the
  * 512 bytes of stack that the verifier of Linux 6.1 allows.
  */
-static __noinline bool is_over_share(address_t source, __u8 flags)
+static __noinline bool is_over_share(address_argument_t source, __u8 flags)
 {
 	__u32 first = 0, total;
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
@@ -56,7 +56,7 @@ static __noinline bool is_over_share(address_t source, __u8 flags)
 	if (!seen)
 		return false;
 	total = READ_ONCE(seen->established);
-	return total > settings.share_from && exceeds_share(source, flags, total);
+	return total > settings.share_from && exceeds_share(passed_address(source), flags, total);
 }
 
 /* Adds `by` to the number of established flows, of the source and in total. `by` is 1 or -1. */

@@ -206,7 +206,7 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 	bool confirmed = false;
 	enum flush flush;
 
-	if (!flow || !key || is_over_share(opener_of(key, flow->flags), flow->flags))
+	if (!flow || !key || is_over_share(PASS_ADDRESS(opener_of(key, flow->flags)), flow->flags))
 		return false;
 	flush = await_flush(flow, rest_of_key(key));
 	if (flush == FLUSH_OWNED) {

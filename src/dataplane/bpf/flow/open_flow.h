@@ -132,7 +132,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
  */
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judgement, __u8 how)
 {
-	if (is_over_share(how & AS_REPLY ? packet->destination : packet->source, how & FLOW_FOREIGN))
+	if (is_over_share(PASS_ADDRESS(how & AS_REPLY ? packet->destination : packet->source), how & FLOW_FOREIGN))
 		return DROP_FLOW_SHARE;
 	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
 	if (packet->place.slot == NO_SLOT)

@@ -25,6 +25,18 @@ typedef __u16 fragment_id_t;
  */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
+/* An address as an argument of a function that is not inlined. Such a function takes only numbers and
+ * pointers, so an address that is a struct has a pointer type here. PASS_ADDRESS makes the argument of an
+ * address, and `passed_address` the address of an argument.
+ */
+typedef address_t address_argument_t;
+#define PASS_ADDRESS(address) (address)
+
+static __always_inline address_t passed_address(address_argument_t argument)
+{
+	return argument;
+}
+
 static __always_inline address_t address_of_header(header_address_t address)
 {
 	return bpf_ntohl(address);

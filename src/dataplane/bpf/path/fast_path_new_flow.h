@@ -34,7 +34,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	fast_packet->prefetched.word = word;
 	if ((word & 7) != VERDICT_ALLOW && (word & 7) != VERDICT_AUDIT)
 		return OPENS_FLOW;
-	if (is_over_share(fast_packet->source, 0))
+	if (is_over_share(PASS_ADDRESS(fast_packet->source), 0))
 		return OPENS_FLOW;
 	opening = (struct opening){
 		.key = lookup_key(&fast_packet->flow_lookup),
