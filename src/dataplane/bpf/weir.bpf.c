@@ -69,6 +69,7 @@
 #include "upgrade/migrate_flow.h"
 #include "classify/bench.h"
 #include "classify/prove.h"
+#include "ipv4/layout.h"
 
 /* Handles an incoming packet by the full path. `fast_packet` is not 0 if the fast path has searched the flow
  * table and found no flow.

@@ -605,20 +605,11 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct settings) == 280, "no padding in settings");
 _Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
-_Static_assert(sizeof(struct proof_packet) == 24, "an array's values are a multiple of 8 bytes apart");
-_Static_assert(sizeof(struct flow_key) == 16, "compared as two words");
-_Static_assert(sizeof(struct flow) == 64, "a cache line");
 _Static_assert(sizeof(struct tally) == 64, "a cache line");
-_Static_assert(sizeof(struct way) == 16, "no padding in a way");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
-_Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
-_Static_assert(sizeof(struct join_key) == 12, "no padding in a hash key");
 _Static_assert(sizeof(struct join) == 64, "no padding in a join");
-_Static_assert(sizeof(struct port) == 44, "no padding in a port");
-_Static_assert(sizeof(struct event) == 96, "no padding in an event");
 
 #endif

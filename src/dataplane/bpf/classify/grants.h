@@ -9,7 +9,6 @@
 #ifndef WEIR_GRANTS_H
 #define WEIR_GRANTS_H
 
-#define GRANT_PLACES 5
 #define GRANT_PROBES 8
 #define SET_PLACES 7
 #define MAX_SET_LINES 32
@@ -43,20 +42,6 @@ struct grant_header {
 	__u32 reserved[11]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
 };
 
-/* A cache line of up to five addresses, each with its grant: the hostname pattern for which the address was
- * learned. A grant is `expiry << 32 | pattern number`, or `latest expiry << 32 | GRANT_SET | cache line of
- * the set`. The value 0 means that the address has no grant. An expiry is a time of the monotonic clock in
- * units of 2^27 ns, rounded down. Address 0 marks a free entry.
- */
-struct grant_line {
-	/* Number of addresses that had no room in this cache line and are in a later cache line. 0: a search for
-	 * an address ends at this cache line.
-	 */
-	__u32 spilled;
-	address_t addresses[GRANT_PLACES];
-	__u64 grants[GRANT_PLACES];
-};
-
 /* A cache line with up to seven grants of one address to which several hostname patterns have a grant. In the
  * map `grants`, these cache lines follow the cache lines of addresses.
  */
@@ -84,7 +69,6 @@ struct pattern {
 };
 
 _Static_assert(sizeof(struct grant_header) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct grant_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct grant_set) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct pattern) == 32, "a pattern does not straddle lines");
 

@@ -11,7 +11,6 @@
 #ifndef WEIR_MEMBERS_H
 #define WEIR_MEMBERS_H
 
-#define MEMBER_PLACES 7
 #define MEMBER_PROBES 8
 
 /* A map index that no set has. A member with it is deny-only: it gets each deny rule of a group with
@@ -36,19 +35,6 @@ struct member_header {
 	__u32 reserved[10];
 };
 
-/* A cache line of up to seven members: addresses with an owner. A member is `map index of its set of
- * selectors << 32 | address`; 0: no member.
- */
-struct member_line {
-	/* Number of addresses that had no room in this cache line and are in a later one. 0: a search ends here. */
-	__u32 spilled;
-	/* Number of addresses that belong into this cache line and have no room in any cache line. If it is
-	 * not 0, an address that the search does not find is deny-only (DENY_ONLY_SET).
-	 */
-	__u32 refused;
-	__u64 members[MEMBER_PLACES];
-};
-
 union members_entry {
 	struct member_header header;
 	struct member_line line;
@@ -65,7 +51,6 @@ struct member_set {
 };
 
 _Static_assert(sizeof(struct member_header) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct member_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct member_set) == 32, "a set does not straddle lines");
 
 /* The value 1 of max_entries is a placeholder: the loader sets the sizes of `members` and `member_sets`. */
@@ -99,16 +84,6 @@ struct {
 static __always_inline void *members_at(__u32 index)
 {
 	return bpf_map_lookup_elem(&members, &index);
-}
-
-/* Returns the map index of the set of the member in one place of a cache line; 0 if that member is not this
- * address.
- */
-static __always_inline __u32 set_of_member(struct member_line *line, __u32 place, address_t address)
-{
-	__u64 member = *(volatile __u64 *)&line->members[place];
-
-	return (__u32)member == address ? member >> 32 : 0;
 }
 
 /* Returns the map index of the set of an address, DENY_ONLY_SET, or 0 if no object owns the address. */

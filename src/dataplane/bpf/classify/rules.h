@@ -4,6 +4,7 @@
 
 #include "image_search.h"
 #include "../ipv4/address_class.h"
+#include "../ipv4/address_lines.h"
 #include "grants.h"
 #include "members.h"
 

@@ -26,8 +26,6 @@ struct nat_alias {
 #define NAT_ALIASES 65536
 #define ALIAS_BEING_WRITTEN 0xffffffffffffffffULL
 
-_Static_assert(sizeof(struct nat_alias) == 64, "a cache line");
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* aligns the values to cache lines */
