@@ -74,7 +74,7 @@
 /* Handles an incoming packet by the full path. `fast_packet` is not 0 if the fast path has searched the flow
  * table and found no flow.
  */
-static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, const struct fast_packet *fast_packet)
+static __always_inline enum outcome handle_ip_ingress(struct __sk_buff *skb, const struct fast_packet *fast_packet)
 {
 	struct packet *packet = new_packet(0);
 
@@ -86,17 +86,17 @@ static __always_inline enum outcome handle_ipv4_ingress(struct __sk_buff *skb, c
 		packet->has_no_flow = true;
 		packet->prefetched = fast_packet->prefetched;
 	}
-	return handle_ipv4(skb, packet);
+	return handle_ip(skb, packet);
 }
 
-static __always_inline enum outcome handle_ipv4_egress(struct __sk_buff *skb)
+static __always_inline enum outcome handle_ip_egress(struct __sk_buff *skb)
 {
 	struct packet *packet = new_packet(0);
 
 	if (!packet)
 		return OUTCOME_DROP;
 	packet->outgoing = true;
-	return handle_ipv4(skb, packet);
+	return handle_ip(skb, packet);
 }
 
 static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
@@ -115,9 +115,9 @@ static __always_inline enum outcome handle_ingress(struct __sk_buff *skb)
 			return OUTCOME_DROP;
 		outcome = pass_established(skb, fast_packet);
 		if (outcome != OPENS_FLOW)
-			return outcome == NOT_ESTABLISHED ? handle_ipv4_ingress(skb, 0) : outcome;
+			return outcome == NOT_ESTABLISHED ? handle_ip_ingress(skb, 0) : outcome;
 		outcome = pass_new_flow(skb, fast_packet);
-		return outcome == OPENS_FLOW ? handle_ipv4_ingress(skb, fast_packet) : outcome;
+		return outcome == OPENS_FLOW ? handle_ip_ingress(skb, fast_packet) : outcome;
 	case bpf_htons(ETH_P_ARP):
 		return port_of(skb) ? pass(skb, COUNT_ARP) : pass_unmarked(skb, COUNT_ARP);
 	case bpf_htons(ETH_P_IPV6):
@@ -156,7 +156,7 @@ static __always_inline enum outcome handle_egress(struct __sk_buff *skb)
 	switch (skb->protocol) {
 	case bpf_htons(ETH_P_IP):
 		if (local && !(skb->mark & settings.exempt_bit))
-			return handle_ipv4_egress(skb);
+			return handle_ip_egress(skb);
 		return follow_foreign(skb, local ? COUNT_FROM_NODE : COUNT_FOREIGN);
 	case bpf_htons(ETH_P_ARP):
 		return pass_unmarked(skb, COUNT_ARP);

@@ -295,7 +295,7 @@ static __always_inline enum outcome after_drop(struct __sk_buff *skb, const stru
 	return outcome == OUTCOME_DROP && !packet->outgoing ? deny_to_others(skb) : outcome;
 }
 
-static __always_inline enum outcome handle_ipv4(struct __sk_buff *skb, struct packet *packet)
+static __always_inline enum outcome handle_ip(struct __sk_buff *skb, struct packet *packet)
 {
 	enum drop_reason wrong = parse(skb, packet);
 	struct active *in_force;
