@@ -14,6 +14,7 @@
 #include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "../../src/dataplane/bpf/ipv4/address.h"
 #include "../../src/dataplane/bpf/weir.h"
 
 #define FRAME_BYTES 60

@@ -12,6 +12,7 @@
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
+#include "ipv4/address.h"
 #include "weir.h"
 #include "outcome.h"
 #include "maps.h"
@@ -19,6 +20,11 @@
 #include "clock.h"
 #include "report/counters.h"
 #include "upgrade/handover.h"
+#include "classify/image_search.h"
+#include "ipv4/address_class.h"
+#include "ipv4/address_lines.h"
+#include "classify/grants.h"
+#include "classify/members.h"
 #include "classify/rules.h"
 #include "ipv4/icmp.h"
 #include "parse/headers.h"

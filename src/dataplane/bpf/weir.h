@@ -6,8 +6,6 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#include "ipv4/address.h"
-
 #define LAYOUT_VERSION 7
 
 /* A program image is a compiled policy as the BPF programs read it. It consists of cache lines of LINE_WORDS

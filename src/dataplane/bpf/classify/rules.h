@@ -2,12 +2,6 @@
 #ifndef WEIR_RULES_H
 #define WEIR_RULES_H
 
-#include "image_search.h"
-#include "../ipv4/address_class.h"
-#include "../ipv4/address_lines.h"
-#include "grants.h"
-#include "members.h"
-
 #define AUDITED 8
 #define MAX_RULE_BLOCKS 7
 
