@@ -7,7 +7,7 @@ import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { FlowQuestion } from '#contracts/analysis/flow-question.js';
 import { LINT_CHECKS, type LintCheck } from '#contracts/analysis/policy-lint.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
-import { formatPrefix } from '#policy/model/ipv4.js';
+import { formatPrefix } from '#policy/model/ip-address.js';
 import { Random } from '#test/seed.js';
 import { type PolicyKind, policyOf, randomRule } from './analysis/policies.js';
 import type { Bench, Row } from './bench.js';

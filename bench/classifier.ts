@@ -8,12 +8,12 @@ import { loadForBench, timeLookups } from './lookups.js';
 
 const SOURCES = { base: 0x0a00_0000, mask: 0x00ff_ffff };
 const DESTINATIONS = { base: 0x1400_0000, mask: 0x00ff_ffff };
-function tile(space: { base: number; mask: number }, index: number, count: number): Prefix {
+function tile(space: { base: number; mask: number }, index: number, count: number): Prefix<number> {
   const bits = Math.min(24, Math.ceil(Math.log2(Math.max(1, count))));
   return { address: (space.base + index * 2 ** (24 - bits)) >>> 0, length: 8 + bits };
 }
 
-function tcpRule(random: Random, index: number, destination: Prefix): Rule {
+function tcpRule(random: Random, index: number, destination: Prefix<number>): Rule {
   const low = random.below(60_000);
   return rule({
     id: `r${index}`,
@@ -37,7 +37,7 @@ function tcpRule(random: Random, index: number, destination: Prefix): Rule {
 export function policyOf(rules: number, each: number): Policy {
   const random = new Random(rules);
   const groups = Math.ceil(rules / each);
-  const anywhere = (): Prefix => {
+  const anywhere = (): Prefix<number> => {
     const length = random.between(12, 28);
     const address = DESTINATIONS.base + random.below(2 ** (length - 8)) * 2 ** (32 - length);
     return { address, length };

@@ -8,6 +8,7 @@ import { IPPROTO, type Policy, type Prefix } from '#contracts/policy/policy-mode
 import { EventBatch } from '#dataplane/events/batch.js';
 import { FlowHistory } from '#observe/flow-history/flow-history.js';
 import { AddressNames } from '#observe/names/address-names.js';
+import { ofFamily } from '#policy/model/ip-address.js';
 import { type EventInput, packedOf } from '#test/observe/events.js';
 import { Random } from '#test/seed.js';
 import { policyOf } from './analysis/policies.js';
@@ -112,14 +113,16 @@ function impactRows(kind: 'tens' | 'site'): Row[] {
 
 /** Flows from sources of the groups, half of them to destinations of the rules. */
 function flowsOf(policy: Policy, random: Random): SeenFlows {
-  const within = ({ address, length }: Prefix): number => address + random.below(2 ** Math.min(16, 32 - length));
+  const within = ({ address, length }: Prefix<number>): number =>
+    address + random.below(2 ** Math.min(16, 32 - length));
   const history = new FlowHistory(OPTIONS, Date.now());
   const flows = Array.from({ length: FLOWS }, () => {
     const group = random.pick(policy.groups);
     const rule = random.pick(group.rules);
-    const to = rule.destinations.length > 0 && random.chance(0.5) ? random.pick(rule.destinations) : null;
+    const to =
+      rule.destinations.length > 0 && random.chance(0.5) ? random.pick(ofFamily(rule.destinations, 'ipv4')) : null;
     return {
-      source: within(random.pick(group.sources)),
+      source: within(random.pick(ofFamily(group.sources, 'ipv4'))),
       destination: to === null ? 0xac10_0000 + random.below(2 ** 20) : within(to),
       destinationPort: rule.destinationPorts[0]?.low ?? 443,
       protocol: rule.protocol === 'any' ? IPPROTO.tcp : rule.protocol,

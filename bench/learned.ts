@@ -23,7 +23,7 @@ const name = (number: number): string => `h${number}.example.com`;
 function policyOf(rules: number, sources: number): Policy {
   const random = new Random(rules);
   const groups = rules / 10;
-  const members = Array.from({ length: groups }, (): Prefix[] => []);
+  const members = Array.from({ length: groups }, (): Prefix<number>[] => []);
   for (let source = 0; source < sources; source++) {
     // Assign adjacent addresses to different groups, so that the source map has one interval for each
     // address.

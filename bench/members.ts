@@ -168,7 +168,7 @@ function openingRows(): Row[] {
       const rule = random.pick(byAddress.groups[source % rules.groups]?.rules ?? []);
       const packet = {
         source: SOURCES + source,
-        destination: (rule.destinations[0]?.address ?? 0) + random.below(256),
+        destination: Number(rule.destinations[0]?.address ?? 0) + random.below(256),
         protocol: IPPROTO.tcp,
         sourcePort: 1_024 + at,
         destinationPort: rule.destinationPorts[0]?.low ?? 0,

@@ -7,7 +7,7 @@ import {
   type Prefix,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask } from '#policy/model/ip-address.js';
 import type { Random } from '#test/seed.js';
 
 /**
@@ -44,10 +44,10 @@ const GROUPS: Record<PolicyKind, (rules: number, random: Random) => Group[]> = {
   },
 };
 
-const EVERY: Prefix = { address: 0, length: 0 };
+const EVERY: Prefix<number> = { address: 0, length: 0 };
 const PORTS = [22, 25, 53, 80, 123, 443, 3306, 5432, 6379, 8080, 8443, 9090];
 
-function groupOf(id: string, sources: readonly Prefix[], rules: readonly Rule[]): Group {
+function groupOf(id: string, sources: readonly Prefix<number>[], rules: readonly Rule[]): Group {
   return { id, pointer: '', mode: 'enforce', sources, selectors: [], rules, defaultAction: undefined };
 }
 
@@ -80,7 +80,7 @@ export function randomRule(id: string, action: 'allow' | 'deny', random: Random,
   };
 }
 
-function destination(random: Random): Prefix {
+function destination(random: Random): Prefix<number> {
   const length = random.pick([16, 20, 24, 24, 28, 32, 32, 32]);
   return { address: mask(0xac10_0000 + random.below(2 ** 20) * 16, length), length };
 }

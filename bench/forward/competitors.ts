@@ -1,5 +1,5 @@
 import type { Prefix, Range } from '#contracts/policy/policy-model.js';
-import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
 import type { Permit, Permits } from './policies.js';
 
 /** A way to express a policy as rules of another packet filter. */
@@ -12,7 +12,8 @@ export type Form = {
   text(permits: Permits, tracked: boolean): string;
 };
 
-const prefix = (given: Prefix): string => (given.length === 32 ? formatAddress(given.address) : formatPrefix(given));
+const prefix = (given: Prefix<number>): string =>
+  given.length === 32 ? formatAddress(given.address) : formatPrefix(given);
 const ports = ({ low, high }: Range, between = '-'): string => (low === high ? `${low}` : `${low}${between}${high}`);
 
 function table(tracked: boolean, rules: readonly string[], before = ''): string {

@@ -5,7 +5,7 @@ import { createInterface } from 'node:readline';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { builtObject } from '#dataplane/loader/bpf-object.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
 import { Comparison } from './comparison.js';
@@ -70,8 +70,8 @@ const permits: Permits = [
   ...groupsOfTen(10_000),
   [
     {
-      source: { address: parseAddress(ADDRESSES.client) ?? 0, length: 32 },
-      destination: { address: parseAddress(ADDRESSES.server) ?? 0, length: 32 },
+      source: { address: parseIpv4Address(ADDRESSES.client) ?? 0, length: 32 },
+      destination: { address: parseIpv4Address(ADDRESSES.server) ?? 0, length: 32 },
       ports: { low: PORT, high: PORT + PORTS - 1 },
       protocol: 'tcp',
     },

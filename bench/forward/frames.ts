@@ -55,7 +55,7 @@ export type FramesProgram =
   | 'mark';
 
 /** Addresses and ports of a flow. The source is the side that opens the flow. */
-export type FiveTuple = Pick<Packet, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
+export type FiveTuple = Pick<Packet<number>, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
 
 export type Stream = {
   readonly fromMac: string;

@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { allowAll, denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';
@@ -38,7 +38,7 @@ function flowsFrom(count: number): Flows {
       sourcePort: FIRST_PORT + index,
       destinationPort: 443,
     }));
-  return { real: from(SOURCES.base + 1), wire: from(parseAddress(ADDRESSES.nodeWan) ?? 0) };
+  return { real: from(SOURCES.base + 1), wire: from(parseIpv4Address(ADDRESSES.nodeWan) ?? 0) };
 }
 
 /**

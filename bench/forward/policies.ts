@@ -8,8 +8,8 @@ import { DESTINATIONS, SOURCES } from './rig.js';
  * other packet filters therefore give equal verdicts, although they order their rules differently.
  */
 export type Permit = {
-  readonly source: Prefix;
-  readonly destination: Prefix;
+  readonly source: Prefix<number>;
+  readonly destination: Prefix<number>;
   readonly ports: Range;
   readonly protocol: 'udp' | 'tcp';
 };
@@ -33,12 +33,12 @@ export const SHAPES = {
 
 const RULES_OF_GROUP = 10;
 
-function tile(base: number, index: number, count: number): Prefix {
+function tile(base: number, index: number, count: number): Prefix<number> {
   const bits = Math.min(24, Math.ceil(Math.log2(Math.max(1, count))));
   return { address: (base + index * 2 ** (24 - bits)) >>> 0, length: 8 + bits };
 }
 
-function within(random: Random, { address, length }: Prefix, longer: number): Prefix {
+function within(random: Random, { address, length }: Prefix<number>, longer: number): Prefix<number> {
   return { address: (address + random.below(2 ** (longer - length)) * 2 ** (32 - longer)) >>> 0, length: longer };
 }
 

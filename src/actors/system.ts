@@ -306,7 +306,7 @@ export function createSystem(ports: SystemPorts): System {
   let stopping: Promise<void> | undefined;
 
   const traffic = trafficOver(dataplane?.datapath ?? null, isEngaged);
-  const nodeNow = async (packet: Packet, ofDraft: boolean): Promise<ExplainNode> => {
+  const nodeNow = async (packet: Packet<number>, ofDraft: boolean): Promise<ExplainNode> => {
     const { hasCa } = (snapshotOf('servicePlane')?.context ?? { hasCa: false }) as Pick<ServicePlaneContext, 'hasCa'>;
     return {
       granted: await grantedFor(traffic, packet.destination),

@@ -27,7 +27,7 @@ export type Traffic = {
   /** Returns the interfaces on which packets from `source` arrive; see `Datapath.arrival`. */
   arrival(source: number): Promise<Arrival | Refusal>;
   /** Returns how the node translates the destination of a packet; see `Datapath.destinationTranslation`. */
-  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null | Refusal>;
+  destinationTranslation(packet: Packet<number>): Promise<DestinationTranslation | null | Refusal>;
 };
 
 const ABSENT = refusal(
@@ -79,14 +79,14 @@ export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: numbe
 /** Returns how the node translates the destination of a packet; null without NAT or without a datapath. */
 export async function translationOf(
   traffic: Pick<Traffic, 'destinationTranslation'>,
-  packet: Packet,
+  packet: Packet<number>,
 ): Promise<DestinationTranslation | null> {
   const translation = await traffic.destinationTranslation(packet);
   return translation !== null && 'kind' in translation ? null : translation;
 }
 
 /** Returns the live flow of a packet. Returns null if the packet has no flow, or if no datapath is open. */
-export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
+export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet<number>): Promise<OpenFlow | null> {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
   const filter = anyFlow({
@@ -110,7 +110,7 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
   };
 }
 
-const alone = (address: number): Prefix => ({ address: address >>> 0, length: 32 });
+const alone = (address: number): Prefix<number> => ({ address: address >>> 0, length: 32 });
 const portAlone = (port: number): Range => ({ low: port, high: port });
 /**
  * The maximum number of flows that the filter can match: two addresses give two directions, and two ports

@@ -14,7 +14,7 @@ import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
@@ -62,7 +62,7 @@ export function servicePlaneOptions(
   { listen, ...plane }: NonNullable<Config['servicePlane']>,
   dataplane: Config['dataplane'],
 ): ServicePlaneOptions {
-  const address = parseAddress(listen.host);
+  const address = parseIpv4Address(listen.host);
   if (address === undefined) throw new Error(`service_plane.listen: ${listen.host} is not an IPv4 address`);
   const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
   const upstreamMark = dataplane === null ? 0 : upstreamBits(dataplane.markMask);

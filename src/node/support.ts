@@ -15,7 +15,7 @@ import type { NodeStats } from '#observe/metrics/stats.js';
 import type { StatsSeries } from '#observe/metrics/stats-series.js';
 import { type Collector, jsonFile, linesFile, textFile } from '#observe/sysdump/collector.js';
 import { createSysdumps, type Sysdumps } from '#observe/sysdump/sysdump.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 export type SupportSources = {
   readonly version: string;

@@ -34,7 +34,7 @@ export type ExplainPorts = {
    * Returns the state of the node that affects the decision about a packet. `ofDraft`: the request is about a
    * draft (a policy in the request).
    */
-  readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
+  readonly node: (packet: Packet<number>, ofDraft: boolean) => Promise<ExplainNode>;
   /** Returns why the DNS proxy answers a lookup of a name itself; null if it does not or does not run. */
   readonly unforwardedReason: (name: string) => UnforwardedReason | null;
   /** Returns which selectors are resolved, and which of them select a source. */

@@ -30,8 +30,8 @@ export type SocketPair = { readonly client: number; readonly server: number };
 
 /** A spliced connection while it is offloaded to the datapath, and afterwards. */
 export class OffloadedConnection {
-  readonly #there: Ends;
-  readonly #back: Ends;
+  readonly #there: Ends<number>;
+  readonly #back: Ends<number>;
 
   private constructor(
     private readonly means: SpliceMeans,
@@ -146,7 +146,7 @@ export class OffloadedConnection {
     else takeAndReset(this.means, this.#there);
   }
 
-  #find(ends: Ends): Entry | null {
+  #find(ends: Ends<number>): Entry | null {
     return this.means.table.find(ends, this.means.offloader, this.id);
   }
 
@@ -154,7 +154,7 @@ export class OffloadedConnection {
    * Sends an empty ACK from the source of `ends` to the destination of `ends`. The ACK announces `window` as
    * the receive window of the source.
    */
-  #offer(ends: Ends, entry: Entry, other: Entry, window: number): void {
+  #offer(ends: Ends<number>, entry: Entry, other: Entry, window: number): void {
     const hasStamps = this.endpoints.client.hasTimeStamps;
     this.means.raw.send({
       ...ends,
@@ -172,7 +172,7 @@ export class OffloadedConnection {
  * pass, the sequence numbers that the peers expect change. `guarded` prevents the end of the thread between
  * removal and reset, after which both peers would wait for ever.
  */
-export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>, ends: Ends): void {
+export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>, ends: Ends<number>): void {
   guarded(() => {
     const there = table.take(ends);
     const back = table.take(reversed(ends));
@@ -184,7 +184,7 @@ export function takeAndReset({ table, raw }: Pick<SpliceMeans, 'table' | 'raw'>,
  * Sends TCP resets to both peers. A peer accepts a reset only with an expected sequence number. This number
  * is either the peer's last acknowledgment number, or the number after the last byte sent to the peer.
  */
-function resetBoth(raw: RawSocket, ends: Ends, there: Entry, back: Entry): void {
+function resetBoth(raw: RawSocket, ends: Ends<number>, there: Entry, back: Entry): void {
   for (const [from, entry, other] of [
     [ends, there, back],
     [reversed(ends), back, there],

@@ -63,7 +63,7 @@ export class SpliceTable {
    * Adds a BPF map entry for the direction `ends`. Returns false if the entry exists already, or if the map
    * is full.
    */
-  add(ends: Ends, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
+  add(ends: Ends<number>, entry: Pick<Entry, 'state' | 'joiner' | 'id' | 'window_shift'>): boolean {
     const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     const view = new DataView(value.buffer);
     for (const name of ['state', 'joiner', 'id', 'window_shift'] as const)
@@ -75,7 +75,7 @@ export class SpliceTable {
    * Returns the BPF map entry of the direction `ends`. Returns null if there is no entry, or if the entry has
    * another offloader or `id`.
    */
-  find(ends: Ends, offloader: number, id: number): Entry | null {
+  find(ends: Ends<number>, offloader: number, id: number): Entry | null {
     const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     if (libbpf().bpf_map_lookup_elem(this.#connections, keyOf(ends), value) < 0) return null;
     const entry = entryIn(value);
@@ -87,14 +87,14 @@ export class SpliceTable {
    * pass, because this function writes all fields of the entry. Returns false if there is no entry, or if the
    * kernel has no memory.
    */
-  setState(ends: Ends, state: number): boolean {
+  setState(ends: Ends<number>, state: number): boolean {
     const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     if (libbpf().bpf_map_lookup_elem(this.#connections, keyOf(ends), value) < 0) return false;
     new DataView(value.buffer).setUint32(SPLICE_ENTRY.state, state, true);
     return libbpf().bpf_map_update_elem(this.#connections, keyOf(ends), value, BPF_EXIST) >= 0;
   }
 
-  remove(ends: Ends): void {
+  remove(ends: Ends<number>): void {
     libbpf().bpf_map_delete_elem(this.#connections, keyOf(ends));
   }
 
@@ -102,7 +102,7 @@ export class SpliceTable {
    * Removes the BPF map entry of the direction `ends`, and returns its last value; null if there is no entry.
    * After the removal, the datapath forwards no packet by this entry.
    */
-  take(ends: Ends): Entry | null {
+  take(ends: Ends<number>): Entry | null {
     const value = new Uint8Array(SPLICE_ENTRY_BYTES);
     return libbpf().bpf_map_lookup_and_delete_elem(this.#connections, keyOf(ends), value) < 0 ? null : entryIn(value);
   }
@@ -111,10 +111,10 @@ export class SpliceTable {
    * Returns the key and the value of each BPF map entry whose offloader passes `isTheirs`. A connection has
    * two entries, one for each direction.
    */
-  allOf(isTheirs: (offloader: number) => boolean): readonly (readonly [Ends, Entry])[] {
+  allOf(isTheirs: (offloader: number) => boolean): readonly (readonly [Ends<number>, Entry])[] {
     const key = new Uint8Array(SPLICE_KEY_BYTES);
     const value = new Uint8Array(SPLICE_ENTRY_BYTES);
-    const found: (readonly [Ends, Entry])[] = [];
+    const found: (readonly [Ends<number>, Entry])[] = [];
     for (
       let from: Uint8Array | null = null;
       libbpf().bpf_map_get_next_key(this.#connections, from, key) >= 0;
@@ -132,7 +132,7 @@ export class SpliceTable {
    * the node have no data in transit. `ends` are the addresses and ports of packets from the client. Returns
    * a value of `HOLD_RESULT`.
    */
-  hold(ends: Ends): number {
+  hold(ends: Ends<number>): number {
     const packet = segmentBytes({ ...ends, sequence: 0, acknowledgment: 0, flags: TCP_FLAGS.ack, window: 0 });
     const frame = new Uint8Array(ETHERNET_BYTES + packet.length);
     new DataView(frame.buffer).setUint16(ETHERNET_BYTES - 2, ETHERNET_IPV4);
@@ -161,7 +161,7 @@ export class SpliceTable {
   }
 }
 
-function keyOf({ source, destination, sourcePort, destinationPort }: Ends): Uint8Array {
+function keyOf({ source, destination, sourcePort, destinationPort }: Ends<number>): Uint8Array {
   const key = new Uint8Array(SPLICE_KEY_BYTES);
   const view = new DataView(key.buffer);
   view.setUint32(SPLICE_KEY.source, source, true);
@@ -171,7 +171,7 @@ function keyOf({ source, destination, sourcePort, destinationPort }: Ends): Uint
   return key;
 }
 
-function endsIn(key: Uint8Array): Ends {
+function endsIn(key: Uint8Array): Ends<number> {
   const view = new DataView(key.buffer);
   return {
     source: view.getUint32(SPLICE_KEY.source, true),

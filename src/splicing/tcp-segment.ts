@@ -8,7 +8,7 @@ const TTL = 64;
 const DONT_FRAGMENT = 0x4000;
 export const TCP_FLAGS = { rst: 0x04, ack: 0x10 } as const;
 
-export type TcpSegment = Ends & {
+export type TcpSegment = Ends<number> & {
   readonly sequence: number;
   readonly acknowledgment: number;
   readonly flags: number;

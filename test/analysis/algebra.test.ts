@@ -4,7 +4,7 @@ import { type AddressSpace, IPV4, type Point, type Span } from '#analysis/engine
 import { compare, type Region } from '#analysis/engine/comparison.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
 import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy, type Prefix } from '#contracts/policy/policy-model.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 import { Random, seedOf } from '#test/seed.js';
 import { cornerOf, includes } from './check-comparison.js';
 import { edited, randomPolicy } from './edits.js';
@@ -108,7 +108,8 @@ describe('the comparison of policies', () => {
       const whole = regionsOf(before, after);
       const { regions, left } = compare(before, after, { space: IPV4, steps: random.pick([30, 100, 300, 1_000]) });
       if (left.length > 0) limited++;
-      const countIn = (list: readonly Region[], packet: Packet) => list.filter((one) => includes(one, packet)).length;
+      const countIn = (list: readonly Region[], packet: Packet<number>) =>
+        list.filter((one) => includes(one, packet)).length;
       for (const region of [...whole, ...regions]) {
         const packet = cornerOf(random, region);
         const isLeft = left.some(({ start, end }) => start <= packet.source && packet.source < end);
@@ -175,8 +176,20 @@ function countOf(regions: readonly Region[], isBack: boolean): bigint {
 function enumerated(before: Policy, after: Policy) {
   const groups = [...before.groups, ...after.groups];
   const rules = groups.flatMap((group) => group.rules);
-  const sources = cuts(groups.flatMap((group) => group.sources).flatMap(bounds), 2 ** 32);
-  const destinations = cuts(rules.flatMap((rule) => rule.destinations).flatMap(bounds), 2 ** 32);
+  const sources = cuts(
+    ofFamily(
+      groups.flatMap((group) => group.sources),
+      'ipv4',
+    ).flatMap(bounds),
+    2 ** 32,
+  );
+  const destinations = cuts(
+    ofFamily(
+      rules.flatMap((rule) => rule.destinations),
+      'ipv4',
+    ).flatMap(bounds),
+    2 ** 32,
+  );
   const ports = (list: readonly { readonly low: number; readonly high: number }[]) =>
     cuts(
       list.flatMap(({ low, high }) => [low, high + 1]),
@@ -184,7 +197,7 @@ function enumerated(before: Policy, after: Policy) {
     );
   const destinationPorts = ports(rules.flatMap((rule) => rule.destinationPorts));
   const sourcePorts = ports(rules.flatMap((rule) => rule.sourcePorts));
-  const services: { readonly fields: Omit<Packet, 'source' | 'destination'>; readonly flows: bigint }[] = [];
+  const services: { readonly fields: Omit<Packet<number>, 'source' | 'destination'>; readonly flows: bigint }[] = [];
   const plain = { sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 };
   for (let protocol = 0; protocol < 256; protocol++) {
     if (PORT_PROTOCOLS.includes(protocol)) {
@@ -221,7 +234,7 @@ function enumerated(before: Policy, after: Policy) {
 
 const limits = ({ start, end }: Span): number[] => [Number(start), Number(end)];
 
-const bounds = (prefix: Prefix): number[] => [prefix.address, lastAddress(prefix) + 1];
+const bounds = (prefix: Prefix<number>): number[] => [prefix.address, lastAddress(prefix) + 1];
 
 /** Returns the first value of each class, and the number of its values. */
 function cuts(points: readonly number[], end: number): (readonly [first: number, size: bigint])[] {

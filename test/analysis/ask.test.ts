@@ -6,7 +6,7 @@ import { passes } from '#analysis/engine/decision-lists.js';
 import type { AskAnswer, FlowQuestion } from '#contracts/analysis/flow-question.js';
 import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
 import { explain } from '#policy/explain/explain.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { Random, seedOf } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
 import { randomPolicy } from './edits.js';
@@ -23,7 +23,14 @@ function ask(policy: Policy, asked: FlowQuestion): AskAnswer {
 }
 
 /** Returns the question about exactly this packet, with any ICMP code. */
-function questionAbout({ source, destination, protocol, sourcePort, destinationPort, icmpType }: Packet): FlowQuestion {
+function questionAbout({
+  source,
+  destination,
+  protocol,
+  sourcePort,
+  destinationPort,
+  icmpType,
+}: Packet<number>): FlowQuestion {
   return {
     from: [formatAddress(source)],
     to: [formatAddress(destination)],

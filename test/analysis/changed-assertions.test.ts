@@ -6,7 +6,7 @@ import { compare } from '#analysis/engine/comparison.js';
 import { passes } from '#analysis/engine/decision-lists.js';
 import type { Assertion } from '#contracts/analysis/assertion.js';
 import { IPPROTO, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { Random, seedOf } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
 import { edited, randomPolicy } from './edits.js';

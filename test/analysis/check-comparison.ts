@@ -11,11 +11,11 @@ import type { Random } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
 import { decideIn, holdsIn, randomWorld, type World } from './world.js';
 
-function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet): number {
+function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet<number>): number {
   return portMapKey(protocol, protocol === IPPROTO.icmp ? icmpType * 256 + icmpCode : destinationPort);
 }
 
-export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
+export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet<number>): boolean {
   return (
     inSpans(sources, packet.source) &&
     inSpans(destinations, packet.destination) &&
@@ -33,7 +33,7 @@ function inSet(set: ValueSet, value: number): boolean {
 }
 
 /** Returns a packet at a corner of a region, or undefined if the key has no packet. */
-export function cornerOf(random: Random, { sources, destinations, keys, sourcePorts }: Region): Packet {
+export function cornerOf(random: Random, { sources, destinations, keys, sourcePorts }: Region): Packet<number> {
   const pickSpan = (spans: readonly Span[]) => {
     const { start, end } = random.pick(spans);
     return Number(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0 : 1);
@@ -91,7 +91,7 @@ function checkPacket(
   after: Policy,
   { regions, conditions }: Compared,
   finders: readonly DeciderFinder[],
-  packet: Packet,
+  packet: Packet<number>,
   world: World,
   found: Checked,
 ): void {

@@ -10,7 +10,7 @@ import { FOLDED, type SeenFlows } from '#contracts/analysis/seen-flows.js';
 import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
@@ -23,7 +23,7 @@ const FLOWS = 60;
 const HOUR_S = 3_600;
 const NOW_S = 1_000_000 * HOUR_S;
 
-type SeenFlow = Omit<Packet, 'sourcePort'> & {
+type SeenFlow = Omit<Packet<number>, 'sourcePort'> & {
   readonly names: readonly string[];
   readonly count?: number;
   readonly isFolded?: boolean;
@@ -71,7 +71,7 @@ function impactOf(before: Policy, after: Policy, flows: SeenFlows, limit = 1_000
 }
 
 /** Decides a flow by a walk over both policies. */
-function effectIn(before: Policy, after: Policy, packet: Packet, world: World): DiffEffect | null {
+function effectIn(before: Policy, after: Policy, packet: Packet<number>, world: World): DiffEffect | null {
   const [from, to] = [decideIn(before, packet, world), decideIn(after, packet, world)];
   if (passes(from.outcome) !== passes(to.outcome)) return passes(to.outcome) ? 'opens' : 'closes';
   if (from.inspected !== to.inspected) return 'inspection';

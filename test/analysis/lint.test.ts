@@ -6,7 +6,7 @@ import { lintPolicy } from '#analysis/lint/lint.js';
 import { LINT_CHECKS, type LintCheck, type LintEdit, type PolicyLint } from '#contracts/analysis/policy-lint.js';
 import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
-import { parseCidr } from '#policy/model/ipv4.js';
+import { parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 import { Random, seedOf } from '#test/seed.js';
 import { generatePolicy, packetGenerator } from '../policy/generate.js';
@@ -51,7 +51,7 @@ function proposalOf(policy: Policy, edit: LintEdit): Proposal {
     });
   const merged: Rule = {
     ...rule,
-    ...(cidrs === undefined ? {} : { destinations: cidrs.flatMap((text) => parseCidr(text)?.prefix ?? []) }),
+    ...(cidrs === undefined ? {} : { destinations: cidrs.flatMap((text) => parseIpv4Cidr(text)?.prefix ?? []) }),
     ...(ports === undefined ? {} : { destinationPorts: ranges(ports) }),
     ...(sourcePorts === undefined ? {} : { sourcePorts: ranges(sourcePorts) }),
     ...(types === undefined ? {} : { icmpTypes: types }),

@@ -11,7 +11,15 @@ import { edited, randomPolicy } from './edits.js';
 import { decideLookupIn, holdsIn, randomWorld, type World } from './world.js';
 
 const PAIRS = Number(process.env.WEIR_PAIRS ?? 150);
-const NAMES = ['api.example.com', 'www.example.com', 'a.b.example.com', 'zz.example.com', 'other.org', 'www1.test'];
+const NAMES = [
+  'api.example.com',
+  'www.example.com',
+  'www1.example.com',
+  'a.b.example.com',
+  'zz.example.com',
+  'other.org',
+  'www1.test',
+];
 
 const outcomeOf = (policy: Policy, source: number, name: string, world: World) => {
   const verdict = decideLookupIn(policy, source, name, world);

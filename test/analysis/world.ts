@@ -3,7 +3,7 @@ import type { Outcome } from '#analysis/engine/decision-lists.js';
 import type { Group, Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { type LookupOutcome, lookupMismatch, lookupOutcome } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers } from '#policy/model/ipv4.js';
+import { covers } from '#policy/model/ip-address.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { Random } from '#test/seed.js';
 
@@ -75,7 +75,7 @@ export function holdsIn(world: World, atom: Atom): boolean {
 export type Decided = { readonly outcome: Outcome; readonly inspected: boolean };
 
 /** Decides a flow in a world by a walk over all groups and rules (D3, D19a, D22a). */
-export function decideIn(policy: Policy, packet: Packet, world: World): Decided {
+export function decideIn(policy: Policy, packet: Packet<number>, world: World): Decided {
   let inspected: boolean | undefined;
   const decided = (action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Decided => ({
     outcome: action === 'allow' ? (mode === 'audit' ? 'allow_audited' : 'allow') : mode === 'audit' ? 'audit' : 'deny',

@@ -181,7 +181,7 @@ export type FakeManagement = Management & {
     readiness: ReadinessReport;
     enforcement: Enforcement;
     enforcedInstead: number | null;
-    replyTo: Packet | null;
+    replyTo: Packet<number> | null;
     hits: Awaited<ReturnType<Management['traffic']['hits']>>;
     flows: Awaited<ReturnType<Management['traffic']['flows']>>;
     seenFlows: Awaited<ReturnType<Management['seenFlows']>>;

@@ -14,7 +14,7 @@ beforeAll(() => {
 });
 afterAll(() => kernel.close());
 
-const see = (entry: Entry, packet: Packet, options: FrameOptions = {}): number =>
+const see = (entry: Entry, packet: Packet<number>, options: FrameOptions = {}): number =>
   kernel.runPacket(packet, options, 0, entry).returned;
 
 const ANSWERS = [
@@ -151,7 +151,7 @@ describe('police_local', () => {
 
   test('with police_local, the ingress hook sets skb->priority of a passed packet to the value from which nftables derives the mark, and the egress hook keeps the priority of the sender', () => {
     const INTERACTIVE = 6;
-    const priorityAfter = (entry: Entry, packet: Packet): number => {
+    const priorityAfter = (entry: Entry, packet: Packet<number>): number => {
       kernel.context.setUint32(SKB.priority, INTERACTIVE, true);
       expect(see(entry, packet)).toBe(PASSED);
       kernel.context.setUint32(SKB.priority, 0, true);

@@ -34,7 +34,7 @@ const eventReaderMaps = () => ({
   active: kernel.object.mapFd('active'),
 });
 /** Prepares a test run that sends the same packet to the ingress hook many times in one system call. */
-function repeated(packet: Packet): { readonly run: TestRun; readonly length: number } {
+function repeated(packet: Packet<number>): { readonly run: TestRun; readonly length: number } {
   const frame = new Uint8Array(MAX_FRAME);
   const length = writeFrame(frame, packet);
   return { run: new TestRun(kernel.object.programFd('weir_ingress'), frame, undefined, undefined), length };

@@ -29,7 +29,7 @@ const rules = [
 ];
 
 /** Opens a flow with the packet `given`, removes all flows, and returns the key that the flow had. */
-function keyOfFlow(kernel: Loaded, given: Packet): Uint8Array {
+function keyOfFlow(kernel: Loaded, given: Packet<number>): Uint8Array {
   kernel.runPacket(given);
   const key = (kernel.records()[0] ?? new Uint8Array()).slice(0, FLOW_KEY_BYTES);
   kernel.flushFlows();

@@ -16,14 +16,14 @@ const HALF = CAPACITY / 2;
 const FLOOD = 40_000;
 const FLOODER = udp.source;
 /** The first packet of a connection that the tests establish before the flood. */
-const OLDER: Packet = { ...tcp, source: 0x0a03_0001 };
+const OLDER: Packet<number> = { ...tcp, source: 0x0a03_0001 };
 const SHARES = 65_536;
 
 /** Returns `count` different source addresses, beginning with 10.100.0.0. */
 const others = (count: number): number[] => Array.from({ length: count }, (_, at) => 0x0a64_0000 + at);
 
 let kernel: Loaded;
-let clients: readonly Packet[];
+let clients: readonly Packet<number>[];
 let shares: MappedMemory;
 let flowSweep: MappedMemory;
 beforeAll(() => {
@@ -34,7 +34,10 @@ beforeAll(() => {
   // therefore selects clients whose counters differ from each other and from the counters of the flooding
   // sources.
   const taken = new Set([FLOODER, back(udp).source, OLDER.source, ...others(254)].map(counterOf));
-  const candidates = Array.from({ length: 400 }, (_, index): Packet => ({ ...tcp, source: 0x0a02_0000 + index }));
+  const candidates = Array.from(
+    { length: 400 },
+    (_, index): Packet<number> => ({ ...tcp, source: 0x0a02_0000 + index }),
+  );
   const distinct = candidates.filter(({ source }) => {
     const counter = counterOf(source);
     return !taken.has(counter) && taken.add(counter);
@@ -69,11 +72,11 @@ function counterOf(source: number): number {
 const heldBy = (source: number): number => shares.words[2 * counterOf(source)] as number;
 const established = (): number => flowSweep.words[VITALS_OFFSETS.established / 4] as number;
 const counted = (): number => shares.words.reduce((sum, count) => sum + count, 0);
-const see = (packet: Packet, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
+const see = (packet: Packet<number>, tcpFlags = 0, icmpId = 0, entry: Entry = 'in'): boolean =>
   kernel.runPacket(packet, { tcpFlags, icmpId }, 0, entry).returned === PASSED;
 
 /** Opens a flow and sends the replies that establish the flow. Returns whether all packets passed. */
-function converse(packet: Packet, icmpId = 0): boolean {
+function converse(packet: Packet<number>, icmpId = 0): boolean {
   if (packet.protocol === IPPROTO.tcp) {
     return see(packet, TCP.syn) && see(back(packet), TCP.syn | TCP.ack) && see(packet, TCP.ack);
   }
@@ -130,11 +133,11 @@ describe('the flow limit of a source that floods the flow table', () => {
     (_, attack) => {
       const own = { ...tcp, sourcePort: 65_500, destinationPort: 8443 };
       expect([converse(own), converse(OLDER)]).toEqual([true, true]);
-      const refused: Packet[] = [];
+      const refused: Packet<number>[] = [];
       for (let number = 0; number < FLOOD; number++) {
         attack(number);
         if (number % (FLOOD / clients.length) !== 0) continue;
-        const client = clients[number / (FLOOD / clients.length)] as Packet;
+        const client = clients[number / (FLOOD / clients.length)] as Packet<number>;
         if (!converse(client)) refused.push(client);
       }
       expect(refused).toEqual([]);
@@ -262,7 +265,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
   });
 
   test('flows from an unpoliced interface with the source address of a client do not count towards the flow limit of that client', () => {
-    const [victim] = clients as [Packet];
+    const [victim] = clients as [Packet<number>];
     for (let number = 0; number < 2_000; number++) {
       const packet = { ...udp, source: victim.source, sourcePort: port(number) };
       see(packet, 0, 0, 'out_foreign');
@@ -274,7 +277,7 @@ describe('flows that the egress hook opens, for the node or for an unpoliced int
 });
 
 describe('counters of established flows', () => {
-  const end: Readonly<Record<string, (packets: readonly Packet[]) => void>> = {
+  const end: Readonly<Record<string, (packets: readonly Packet<number>[]) => void>> = {
     'a policy that denies the flows': (packets) => {
       kernel.activate(compile(onlyFrom(0x0a09_0909)));
       for (const packet of packets) see(packet, TCP.ack);

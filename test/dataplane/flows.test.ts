@@ -19,7 +19,7 @@ beforeEach(() => {
   kernel.activate(onlyClient);
 });
 
-const classify = (packet: Packet, tcpFlags = 0, icmpId = 1): number =>
+const classify = (packet: Packet<number>, tcpFlags = 0, icmpId = 1): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId }).returned;
 
 describe('replies', () => {

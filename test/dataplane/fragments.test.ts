@@ -15,7 +15,7 @@ type Part = { readonly from: number; readonly bytes: number; readonly more?: boo
  * Sends one fragment of the datagram of `packet`, and returns whether the fragment passes. `from` and `bytes`
  * are offset and length in the IPv4 payload.
  */
-function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFlags: number = TCP.syn): boolean {
+function send(packet: Packet<number>, { from, bytes, more = true, id = 7 }: Part, tcpFlags: number = TCP.syn): boolean {
   const whole = new Uint8Array(MAX_FRAME);
   const length = writeFrame(whole, packet, { payloadBytes: 200, tcpFlags });
   const content = new Uint8Array(bytes);
@@ -26,7 +26,7 @@ function send(packet: Packet, { from, bytes, more = true, id = 7 }: Part, tcpFla
 const FIRST: Part = { from: 0, bytes: 48 };
 const MIDDLE: Part = { from: 48, bytes: 48 };
 const LAST: Part = { from: 96, bytes: 30, more: false };
-const parts = (packet: Packet, ...sent: Part[]): boolean[] => sent.map((part) => send(packet, part));
+const parts = (packet: Packet<number>, ...sent: Part[]): boolean[] => sent.map((part) => send(packet, part));
 
 const KINDS = [
   ['UDP', udp],
@@ -142,7 +142,7 @@ describe('the payload of a later fragment', () => {
 });
 
 describe('the validation of fragments', () => {
-  test.each<[string, Packet, Part, string]>([
+  test.each<[string, Packet<number>, Part, string]>([
     ['a TCP header of 8 bytes', tcp, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],
     ['a TCP header of 16 bytes', tcp, { from: 0, bytes: 16 }, 'drop_fragment_tiny'],
     ['an SCTP header of 8 bytes', { ...udp, protocol: IPPROTO.sctp }, { from: 0, bytes: 8 }, 'drop_fragment_tiny'],

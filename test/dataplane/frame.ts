@@ -31,7 +31,7 @@ export const ETHERNET = 14;
 export const MAX_FRAME = 2048;
 
 /** Writes `packet` as an Ethernet frame into `bytes`, and returns the length of the frame in bytes. */
-export function writeFrame(bytes: Uint8Array, packet: Packet, options: FrameOptions = {}): number {
+export function writeFrame(bytes: Uint8Array, packet: Packet<number>, options: FrameOptions = {}): number {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const headerBytes = 20 + (options.optionBytes ?? 0);
   const behind = options.content?.length ?? transportBytes(packet.protocol) + (options.payloadBytes ?? 4);
@@ -92,7 +92,13 @@ export function withChecksum(frame: Uint8Array): Uint8Array {
   return frame;
 }
 
-function writeTransport(view: DataView, l4: number, length: number, packet: Packet, options: FrameOptions): void {
+function writeTransport(
+  view: DataView,
+  l4: number,
+  length: number,
+  packet: Packet<number>,
+  options: FrameOptions,
+): void {
   if (packet.protocol === IPPROTO.icmp) {
     view.setUint8(l4, packet.icmpType);
     view.setUint8(l4 + 1, packet.icmpCode);
@@ -122,7 +128,7 @@ const scratch = new Uint8Array(MAX_FRAME);
  * Returns the body of an ICMP error that quotes `packet`: 8 zero bytes in the place of the ICMP header, the
  * IPv4 header of the packet, and the first `bytes` bytes behind that header.
  */
-export function quoteOf(packet: Packet, options: FrameOptions = {}, bytes = 8): Uint8Array {
+export function quoteOf(packet: Packet<number>, options: FrameOptions = {}, bytes = 8): Uint8Array {
   const length = writeFrame(scratch, packet, options);
   const header = 20 + (options.optionBytes ?? 0);
   const content = new Uint8Array(8 + header + bytes);

@@ -8,17 +8,17 @@ import { DROPPED, type Entry, loadForTest, PASSED, SKB } from './loaded.js';
 import { GUARD_BIT } from './marks.js';
 
 /** The packet `udp` with TCP: also to port 53. */
-const tcp: Packet = { ...udp, protocol: IPPROTO.tcp };
+const tcp: Packet<number> = { ...udp, protocol: IPPROTO.tcp };
 
 const kernel = kernelOfFile(allowAll);
 
 /** Runs the ingress hook on the frame of this packet without its last `cut` bytes. Returns the TC action. */
-function classify(packet: Packet, options: FrameOptions = {}, cut = 0): number {
+function classify(packet: Packet<number>, options: FrameOptions = {}, cut = 0): number {
   return kernel.runFrame(writeFrame(kernel.frame, packet, options) - cut).returned;
 }
 
 describe('malformed frames', () => {
-  test.each<[string, Packet, FrameOptions, number]>([
+  test.each<[string, Packet<number>, FrameOptions, number]>([
     ['its version is not 4', udp, { version: 6 }, 0],
     ['its header has less than 5 words', udp, { headerWords: 4 }, 0],
     ['its header is longer than the packet', udp, { headerWords: 15, payloadBytes: 0 }, 0],

@@ -1,4 +1,4 @@
-import type { Grants, HostnamePattern, Policy } from '#contracts/policy/policy-model.js';
+import type { Address, Grants, HostnamePattern, Policy } from '#contracts/policy/policy-model.js';
 import type { Loaded } from './loaded.js';
 
 /**
@@ -10,15 +10,15 @@ export class GrantModel implements Grants {
 
   constructor(private readonly kernel: Loaded) {}
 
-  has({ text }: HostnamePattern, address: number): boolean {
-    return (this.#expiries.get(text)?.get(address) ?? 0n) > process.hrtime.bigint();
+  has({ text }: HostnamePattern, address: Address): boolean {
+    return (this.#expiries.get(text)?.get(Number(address)) ?? 0n) > process.hrtime.bigint();
   }
 
   /**
    * All grants, including the expired grants. A flow that a grant admitted stays allowed after the grant has
    * expired.
    */
-  readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
+  readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(Number(address)) ?? false };
 
   patternsOf(address: number): readonly string[] {
     return [...this.#expiries].flatMap(([text, addresses]) => (addresses.has(address) ? [text] : []));

@@ -15,7 +15,7 @@ const NEIGHBOURS = 96;
 const HOUR_NS = 3_600_000_000_000n;
 
 /** An ICMP error opens no flow, so the datapath classifies every packet of the load by the policy. */
-const packet: Packet = icmp(3);
+const packet: Packet<number> = icmp(3);
 /**
  * Addresses whose grants share the few cache lines of the grant table with the grant of `packet.destination`.
  */

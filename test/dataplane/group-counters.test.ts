@@ -35,7 +35,7 @@ function load(limit: number, given: Policy): void {
   kernel.activate(compile(given));
 }
 
-const udpFrom = (source: string, destinationPort = 53): Packet =>
+const udpFrom = (source: string, destinationPort = 53): Packet<number> =>
   packet({ source, protocol: IPPROTO.udp, destinationPort });
 const lan = (id: string, network: number, rules = [rule({ id: 'all' })]) =>
   group([`10.${network}.0.0/16`], rules, { id });

@@ -33,7 +33,7 @@ function activate(given: Policy): void {
   kernel.activate(compile(given));
 }
 
-function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet): Packet {
+function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet<number>): Packet<number> {
   const icmpType = rest.icmpType === 8 ? 0 : rest.icmpType;
   const ports = { sourcePort: destinationPort, destinationPort: sourcePort };
   return { ...rest, ...ports, icmpType, source: destination, destination: source };
@@ -152,7 +152,7 @@ describe('hit counters', () => {
     const seed = seedOf(4_242);
     const random = new Random(seed);
     const expected = new Map<string, number>();
-    const seen: Packet[] = [];
+    const seen: Packet<number>[] = [];
     for (let number = 0; number < 30; number++) {
       activate(generatePolicy(random, { groups: 8, rules: 6 }));
       const { ruleNames } = compile(inForce);

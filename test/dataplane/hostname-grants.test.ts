@@ -29,7 +29,7 @@ function grant(pattern: string, addresses: readonly number[] = [opening.destinat
   return kernel.grants.add([{ pattern, addresses, expiresAtNs: now + forNs }], now);
 }
 
-const classify = (tried: Packet = opening): number => kernel.runPacket(tried).returned;
+const classify = (tried: Packet<number> = opening): number => kernel.runPacket(tried).returned;
 
 describe('a hostname rule', () => {
   test('a hostname rule matches an address as soon as a DNS lookup grants the address for the pattern of the rule', () => {

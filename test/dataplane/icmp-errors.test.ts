@@ -30,12 +30,12 @@ type Quote = {
  * Sends an ICMP error that quotes the packet `about`, by default from `ROUTER` to the source of `about`.
  * Returns whether the error passes.
  */
-function error(about: Packet, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
+function error(about: Packet<number>, [type, code]: readonly [number, number], quote: Quote = {}): boolean {
   const content = icmpContent(type, code, quote.content ?? quoteOf(about));
   const message = icmp(quote.from ?? ROUTER, quote.to ?? about.source, type, code);
   return kernel.runPacket(message, { content, fragment: quote.fragment ?? 0 }).returned === PASSED;
 }
-const open = (packet: Packet): void => void kernel.runPacket(packet, { tcpFlags: TCP.syn });
+const open = (packet: Packet<number>): void => void kernel.runPacket(packet, { tcpFlags: TCP.syn });
 
 describe('ICMP errors about packets of an allowed flow', () => {
   test.each([
@@ -80,7 +80,7 @@ describe('ICMP errors about packets of an allowed flow', () => {
 describe('ICMP errors that no open flow admits', () => {
   beforeEach(() => open(udp));
 
-  test.each<[string, Packet, Quote]>([
+  test.each<[string, Packet<number>, Quote]>([
     ['the flow has another port', { ...udp, sourcePort: 40_001 }, {}],
     ['the flow has another protocol', { ...udp, protocol: 136 }, {}],
     ['the error goes to a third host', udp, { to: STRANGER }],

@@ -4,7 +4,7 @@ import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { LIVE_FLOW } from '#test/api/listed-flow.js';
 import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
 import { TCP } from './frame.js';
@@ -31,7 +31,7 @@ afterEach(() => kernel.close());
 
 const activate = (given: Policy, generation = 1): number => kernel.activate(compile(given), generation);
 
-function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet): Packet {
+function back({ source, destination, sourcePort, destinationPort, ...rest }: Packet<number>): Packet<number> {
   return {
     ...rest,
     source: destination,

@@ -167,7 +167,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     /** The `__sk_buff` context after the last test run. */
     contextOut: outView,
     runFrame,
-    runPacket(packet: Packet, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): PacketResult {
+    runPacket(packet: Packet<number>, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): PacketResult {
       return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
     },
     stage: (program: Program) => stageProgram({ ...loaded, trafficStatistics }, program, 1),

@@ -69,7 +69,7 @@ const https = packet({ source: '10.0.0.1' });
 const sql = { ...https, destinationPort: 5432 };
 
 /** Returns whether the first packet of a new flow passes. */
-function passes(tried: Packet): boolean {
+function passes(tried: Packet<number>): boolean {
   kernel.flushFlows();
   return kernel.runPacket(tried).returned === PASSED;
 }

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
-import { IPPROTO, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { IPPROTO, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { OWNER_CELL, PACKET_CELLS, type ProofMismatch, type ProofSample } from '#contracts/policy/proof-types.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { containsPrefix } from '#policy/model/ipv4.js';
+import { containsPrefix, mask, ofFamily } from '#policy/model/ip-address.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
@@ -39,7 +39,7 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
   const packets = new Uint32Array(count * PACKET_CELLS);
   const expected = new Uint32Array(count);
   for (let index = 0; index < count; index++) {
-    const tried: { -readonly [K in keyof Packet]: Packet[K] } = next();
+    const tried: { -readonly [K in keyof Packet<number>]: Packet<number>[K] } = next();
     if (near.length > 0) {
       const number = random.pick(near);
       const place = random.below(5);
@@ -314,9 +314,12 @@ function mutations(): Record<string, Mutation> {
     })),
     'a rule covers twice as many destinations': ofRule((one) => ({
       ...one,
-      destinations: one.destinations.map(wider),
+      destinations: ofFamily(one.destinations, 'ipv4').map(wider),
     })),
-    'a group has twice as many sources': (changed) => ({ ...changed, sources: changed.sources.map(wider) }),
+    'a group has twice as many sources': (changed) => ({
+      ...changed,
+      sources: ofFamily(changed.sources, 'ipv4').map(wider),
+    }),
     'two rules are in the wrong order': (changed) => {
       const [first, second, ...others] = changed.rules;
       return { ...changed, rules: [second as Rule, first as Rule, ...others] };
@@ -324,9 +327,9 @@ function mutations(): Record<string, Mutation> {
   };
 }
 
-function wider({ address, length }: Rule['destinations'][number]): Rule['destinations'][number] {
+function wider({ address, length }: Prefix<number>): Prefix<number> {
   if (length === 0) return { address, length };
-  const found = { address: (address & (-1 << (33 - length))) >>> 0, length: length - 1 };
+  const found = { address: mask(address, length - 1), length: length - 1 };
   return length === 1
     ? { address: 0, length: 0 }
     : containsPrefix(found, { address, length })

@@ -34,7 +34,7 @@ function recipe(name: string): { policy: Policy; warnings: readonly string[] } {
 /**
  * Parses the text of a packet: `tcp 10.1.0.7:40000 > 192.0.2.1:443` or `icmp 10.1.0.7 > 192.0.2.1 type 8`.
  */
-function packetOf(text: string): Packet {
+function packetOf(text: string): Packet<number> {
   const [, name = '', source = '', sourcePort = '40000', destination = '', port = '0', icmpType = '0'] =
     /^(\w+) ([\d.]+)(?::(\d+))? > ([\d.]+)(?::(\d+))?(?: type (\d+))?$/.exec(text) ?? [];
   const protocol = { tcp: 6, udp: 17, icmp: 1, esp: 50, gre: 47 }[name];

@@ -18,7 +18,7 @@ import { address, group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
-const ENDS: Ends = {
+const ENDS: Ends<number> = {
   source: address('10.1.0.1'),
   destination: address('10.2.0.2'),
   sourcePort: 40_000,
@@ -64,7 +64,7 @@ function forgetSplices(): void {
   while (libbpf().bpf_map_get_next_key(map, null, key) >= 0) libbpf().bpf_map_delete_elem(map, key);
 }
 
-function put(ends: Ends, deltas: Deltas, more: Partial<Record<keyof typeof SPLICE_ENTRY, number>> = {}): void {
+function put(ends: Ends<number>, deltas: Deltas, more: Partial<Record<keyof typeof SPLICE_ENTRY, number>> = {}): void {
   const key = new Uint8Array(SPLICE_KEY_BYTES);
   const keyView = new DataView(key.buffer);
   keyView.setUint32(SPLICE_KEY.source, ends.source, true);
@@ -88,7 +88,7 @@ type Segment = {
   acknowledgment?: number;
 };
 /** Returns an Ethernet frame with this TCP segment and correct checksums. */
-function frameOf({ source, destination, sourcePort, destinationPort }: Ends, segment: Segment): Uint8Array {
+function frameOf({ source, destination, sourcePort, destinationPort }: Ends<number>, segment: Segment): Uint8Array {
   const { flags = 0x10, options = [], payload = 8, window = 500, sequence = 5, acknowledgment = 9 } = segment;
   const padded = [...options, ...Array<number>((4 - (options.length % 4)) % 4).fill(0)];
   const tcpBytes = 20 + padded.length;

@@ -31,18 +31,18 @@ beforeEach(() => {
   kernel.activate(allowAll);
 });
 
-const see = (packet: Packet, tcpFlags = 0, entry: Entry = 'in'): number =>
+const see = (packet: Packet<number>, tcpFlags = 0, entry: Entry = 'in'): number =>
   kernel.runPacket(packet, { tcpFlags, icmpId: 1 }, 0, entry).returned;
 const established = (): number => vitals.words[VITALS_OFFSETS.established / 4] as number;
-const isTcp = ({ protocol }: Packet): boolean => protocol === IPPROTO.tcp;
+const isTcp = ({ protocol }: Packet<number>): boolean => protocol === IPPROTO.tcp;
 
 /** Opens a flow, and sends the packets that establish the flow. */
-function converse(packet: Packet): void {
+function converse(packet: Packet<number>): void {
   const flags = isTcp(packet) ? [TCP.syn, TCP.syn | TCP.ack, TCP.ack] : [0, 0];
   const packets = flags.map((tcpFlags, index) => [index % 2 === 0 ? packet : back(packet), tcpFlags] as const);
   for (const [sent, tcpFlags] of packets) expect(see(sent, tcpFlags)).toBe(PASSED);
 }
-const goesOn = (packet: Packet): number[] => [see(packet, TCP.ack), see(back(packet), TCP.ack)];
+const goesOn = (packet: Packet<number>): number[] => [see(packet, TCP.ack), see(back(packet), TCP.ack)];
 
 const listed = async () => {
   const page = await kernel.trafficStatistics.flows({ filter: anyFlow(), after: null, limit: 10 }, DEFAULT_TIMEOUTS_MS);
@@ -177,11 +177,11 @@ describe('packets beside a suspended flow', () => {
 });
 
 describe('the place of a suspended flow', () => {
-  const flows = (count: number): Packet[] =>
+  const flows = (count: number): Packet<number>[] =>
     Array.from({ length: count }, (_, index) => ({ ...tcp, sourcePort: 50_000 + index }));
 
   test('a new flow in a full flow table evicts a suspended flow before any half-open flow', () => {
-    const [suspended, ...others] = flows(8) as [Packet, ...Packet[]];
+    const [suspended, ...others] = flows(8) as [Packet<number>, ...Packet<number>[]];
     const halfOpen = others.map((packet) => ({ ...packet, protocol: IPPROTO.udp }));
     for (const packet of halfOpen) expect(see(packet)).toBe(PASSED);
     converse(suspended);
@@ -196,7 +196,7 @@ describe('the place of a suspended flow', () => {
   });
 
   test('a new flow in a flow table full of established flows evicts the only suspended flow', () => {
-    const [suspended, ...others] = flows(8) as [Packet, ...Packet[]];
+    const [suspended, ...others] = flows(8) as [Packet<number>, ...Packet<number>[]];
     for (const packet of [suspended, ...others]) converse(packet);
     expect(see(udp)).toBe(DROPPED);
     const both = compile(onlyFrom(STRANGER));

@@ -11,7 +11,7 @@ import { type Loaded, loadForTest } from './loaded.js';
 const SWAPS = 400;
 
 /** An ICMP error opens no flow, so the datapath classifies every packet of the load by the policy. */
-const packet: Packet = {
+const packet: Packet<number> = {
   source: 0x0a00_0001,
   destination: 0x0a00_0102,
   protocol: IPPROTO.icmp,
@@ -50,6 +50,7 @@ function sided(side: 0 | 1): Image {
     },
     portMaps: { offsets: Uint32Array.of(0, 1, 2), starts: Uint32Array.of(0, 0), values: own(mine, mixed) },
     sourcePortMaps: { offsets: first, starts: new Uint32Array(), values: new Uint32Array() },
+    ipv6: null,
     names: [],
     members: null,
     namePortMaps: { ruleBlocks: new Uint32Array(), names: new Uint32Array(), portMaps: new Uint32Array() },

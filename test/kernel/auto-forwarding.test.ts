@@ -6,7 +6,7 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { datapathOptions } from './datapath-options.js';
@@ -16,7 +16,7 @@ import { topologyOfFile } from './topology-of-file.js';
 const PORT = 4_000;
 const HEARD_MS = 1_000;
 const DIRECT_FOR_MS = 3_000;
-const policy = compile(onlyFrom(parseAddress(ADDRESSES.client) ?? 0));
+const policy = compile(onlyFrom(parseIpv4Address(ADDRESSES.client) ?? 0));
 const MASQUERADE = `add table ip mine
 add chain ip mine post { type nat hook postrouting priority 100; }
 add rule ip mine post oifname "wan0" masquerade

@@ -9,7 +9,7 @@ import { Pins } from '#dataplane/attach/pins.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { type BridgedTopology, createBridge, ipv4, reply } from './bridged.js';
@@ -86,7 +86,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe(
 
       test('the policy decides switched frames by the addresses of their IPv4 header, also for an address in dataplane.translated', async () => {
         translate(UNUSED);
-        police({ translated: [{ address: parseAddress('10.77.8.0') ?? 0, length: 24 }] });
+        police({ translated: [{ address: parseIpv4Address('10.77.8.0') ?? 0, length: 24 }] });
         node.enforce(compile(policy([group(['0.0.0.0/0'], [rule({ protocol: IPPROTO.udp, ports: ['9'] })])])));
         const service = { destination: '10.77.8.1' };
         const frames = {

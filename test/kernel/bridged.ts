@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { type FrameOptions, MAX_FRAME, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { Wire } from './wire.js';
 
@@ -129,8 +129,8 @@ export function ipv4(name: string, given: Ends & Transport & FrameOptions = {}):
   const { sport = 4_000, dport = 9, tcp } = given;
   const bytes = new Uint8Array(MAX_FRAME);
   const packet = {
-    source: parseAddress(source) ?? 0,
-    destination: parseAddress(destination) ?? 0,
+    source: parseIpv4Address(source) ?? 0,
+    destination: parseIpv4Address(destination) ?? 0,
     protocol: tcp === undefined ? IPPROTO.udp : IPPROTO.tcp,
     sourcePort: sport,
     destinationPort: dport,

@@ -4,7 +4,7 @@ import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { eventually } from '#test/eventually.js';
@@ -13,7 +13,7 @@ import { findOutMtu } from './path-mtu.js';
 import { allowAll } from './policies.js';
 import { topologyOfFile } from './topology-of-file.js';
 
-const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const at = (text: string): number => parseIpv4Address(text) ?? Number.NaN;
 const CLIENT = at(ADDRESSES.client);
 const SERVER = at(ADDRESSES.server);
 const MINUTE_MS = 60_000;

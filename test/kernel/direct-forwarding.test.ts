@@ -3,7 +3,7 @@ import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { fibFlags } from '#dataplane/loader/kernel-functions.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { type Loaded, loadForTest, PASSED, SENT, SKB } from '#test/dataplane/loaded.js';
@@ -12,8 +12,8 @@ import { topologyOfFile } from './topology-of-file.js';
 
 const IP = 14;
 const FOR_EVER = 0xffff_ffff_ffff_ffffn;
-const at = (text: string): number => parseAddress(text) ?? Number.NaN;
-const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server) };
+const at = (text: string): number => parseIpv4Address(text) ?? Number.NaN;
+const asked: Packet<number> = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server) };
 
 const topology = topologyOfFile('sent');
 let kernel: Loaded;
@@ -47,7 +47,7 @@ type Change = (ip: Uint8Array) => void;
  * TC action.
  */
 function see(
-  packet: Packet,
+  packet: Packet<number>,
   options: FrameOptions = {},
   before: Change = () => {},
   after: Change = () => {},
@@ -75,8 +75,8 @@ test('with direct forwarding, an allowed packet is sent directly, without the ne
 });
 
 test('with direct forwarding, all packets of a TCP connection are sent directly, from the SYN to the last ACK', () => {
-  const connection: Packet = { ...asked, protocol: IPPROTO.tcp };
-  const seen = (packet: Packet, tcpFlags: number, from = lan, sequence = 1): number => {
+  const connection: Packet<number> = { ...asked, protocol: IPPROTO.tcp };
+  const seen = (packet: Packet<number>, tcpFlags: number, from = lan, sequence = 1): number => {
     kernel.context.setUint32(SKB.ifindex, from.ifindex, true);
     const numbers = { sequence, acknowledgment: 8, payloadBytes: 0 };
     return see(packet, { tcpFlags, ...numbers }, undefined, undefined, from.mac);

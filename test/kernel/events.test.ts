@@ -7,7 +7,7 @@ import type { Observation } from '#dataplane/events/observation.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { datapathOptions } from './datapath-options.js';
 import { denyAll } from './policies.js';
@@ -61,8 +61,8 @@ test('the event of a denied packet reaches the observer thread within two second
     type: 'denied',
     verdict: 'deny',
     dropReason: 'policy_deny',
-    source: parseAddress(ADDRESSES.client),
-    destination: parseAddress(ADDRESSES.server),
+    source: parseIpv4Address(ADDRESSES.client),
+    destination: parseIpv4Address(ADDRESSES.server),
     icmp: { type: 8, code: 0 },
     length: 98,
   });

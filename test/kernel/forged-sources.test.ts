@@ -6,7 +6,7 @@ import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libc } from '#libc/libc.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { bindSocket, openSocket } from '#sockets/socket-options.js';
 import { type FrameOptions, MAX_FRAME, MORE_FRAGMENTS, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { datapathOptions } from './datapath-options.js';
@@ -123,11 +123,11 @@ function arrives(by: By, source: string, kind: Kind = LOOKUP, destination = ofNo
 function send(by: By, source: string, [, protocol, port, parts]: Kind, destination: string): void {
   const packet = {
     protocol,
-    source: parseAddress(source) ?? 0,
-    destination: parseAddress(destination) ?? 0,
+    source: parseIpv4Address(source) ?? 0,
+    destination: parseIpv4Address(destination) ?? 0,
     sourcePort: 0x1111,
     destinationPort: port,
-  } as Packet;
+  } as Packet<number>;
   for (const part of parts) {
     const bytes = new Uint8Array(MAX_FRAME);
     wires[by].send(withChecksum(bytes.subarray(0, writeFrame(bytes, packet, part))));

@@ -8,7 +8,7 @@ import { closeFd, detachLink, openPinned } from '#dataplane/loader/bpf-fd.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { StateMigration } from '#dataplane/upgrade/state-migration.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { MAX_FRAME, TCP, writeIpv6Frame } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
@@ -96,7 +96,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).test(
   'a fragmented datagram to a service address that the node translates reaches the server',
   async () => {
     await node.translate(MASQUERADE, `add rule ip mine pre ip daddr ${SERVICE} udp dport 80 dnat to ${server}:${PORT}`);
-    node.police(outwards, { translated: [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }] });
+    node.police(outwards, { translated: [{ address: parseIpv4Address('10.99.0.0') ?? 0, length: 16 }] });
     const whole = udp([client, port], [SERVICE, 80]);
     const texts = [`udp ${nodeWan}:${port} > ${server}:${PORT} fragment`, `${nodeWan} > ${server} later fragment`];
     await node.passes('client', parts(whole, port), 'server', ...texts);

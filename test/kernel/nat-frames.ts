@@ -1,5 +1,5 @@
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import {
   ETHERNET,
   type FrameOptions,
@@ -16,7 +16,7 @@ import {
 export const NODE_MAC = '02:00:00:00:00:01';
 const NODE_MAC_BYTES = [2, 0, 0, 0, 0, 1];
 
-export type SentPacket = { readonly packet: Packet; readonly options?: FrameOptions };
+export type SentPacket = { readonly packet: Packet<number>; readonly options?: FrameOptions };
 
 /** Returns an Ethernet frame to the node, with the checksums that conntrack verifies. */
 export function frameOf({ packet, options }: SentPacket): Uint8Array {
@@ -42,7 +42,7 @@ export function parts({ packet }: SentPacket, id: number): SentPacket[] {
 export function errorAbout({ packet, options }: SentPacket, source: string, type: number, code: number): SentPacket {
   return {
     packet: {
-      ...{ source: parseAddress(source) ?? 0, destination: packet.source, protocol: IPPROTO.icmp },
+      ...{ source: parseIpv4Address(source) ?? 0, destination: packet.source, protocol: IPPROTO.icmp },
       ...{ sourcePort: 0, destinationPort: 0, icmpType: type, icmpCode: code },
     },
     options: { content: icmpContent(type, code, withQuotedChecksum(quoteOf(packet, options))) },

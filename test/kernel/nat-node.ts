@@ -7,7 +7,7 @@ import { natBit } from '#dataplane/abi/settings.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
@@ -195,14 +195,14 @@ export class NatNode {
 }
 
 const address = (text: string): number => {
-  const parsed = parseAddress(text);
+  const parsed = parseIpv4Address(text);
   if (parsed === undefined) throw new Error(`no address: ${text}`);
   return parsed;
 };
 
 type End = readonly [address: string, port: number];
 
-const packet = (protocol: number, [source, sourcePort]: End, [destination, destinationPort]: End): Packet => ({
+const packet = (protocol: number, [source, sourcePort]: End, [destination, destinationPort]: End): Packet<number> => ({
   source: address(source),
   destination: address(destination),
   protocol,

@@ -13,7 +13,7 @@ import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
@@ -289,7 +289,7 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('DNAT with 
   });
 
   test('with DNAT of an address in dataplane.translated, the policy decides by the server alone', async () => {
-    const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+    const translated = [{ address: parseIpv4Address('10.99.0.0') ?? 0, length: 16 }];
     police(only(ADDRESSES.client, [ADDRESSES.server, ALLOWED]), { translated });
     for (const how of HOWS) await passes('client', how, SERVICE, 80);
     enforce(only(ADDRESSES.client, [SERVICE, 80]), 2);

@@ -2,7 +2,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { check, libc } from '#libc/libc.js';
 import { AF_INET, IPPROTO_RAW, SOCK_CLOEXEC, SOCK_RAW } from '#libc/socket-numbers.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { sockaddr } from '#sockets/socket-options.js';
 
 const IP_BYTES = 20;

@@ -3,7 +3,7 @@ import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { libc } from '#libc/libc.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from '#test/dataplane/frame.js';
 import { DROPPED, type Entry, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
@@ -11,7 +11,7 @@ import { allowAll, denyAll } from './policies.js';
 import { openProxySockets } from './proxy-sockets.js';
 import { topologyOfFile } from './topology-of-file.js';
 
-const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const at = (text: string): number => parseIpv4Address(text) ?? Number.NaN;
 const CLIENT = at(ADDRESSES.client);
 const SERVER = at(ADDRESSES.server);
 const OUTSIDE = at('10.77.9.9');
@@ -44,12 +44,12 @@ function load(more: Parameters<typeof loadForTest>[0] = {}): void {
  * Classifies a packet that comes in by the interface `by`. If `entry` is an egress entry, the packet leaves
  * by that interface. Returns the TC action.
  */
-function see(by: string, packet: Packet, options: FrameOptions = {}, entry: Entry = 'in'): number {
+function see(by: string, packet: Packet<number>, options: FrameOptions = {}, entry: Entry = 'in'): number {
   kernel.context.setUint32(SKB.ifindex, interfaces[by] ?? 0, true);
   return kernel.runPacket(packet, options, 0, entry).returned;
 }
-const from = (source: string, destination = SERVER): Packet => ({ ...udp, source: at(source), destination });
-const asked: Packet = { ...udp, source: CLIENT, destination: SERVER };
+const from = (source: string, destination = SERVER): Packet<number> => ({ ...udp, source: at(source), destination });
+const asked: Packet<number> = { ...udp, source: CLIENT, destination: SERVER };
 
 const NEVER = ['0.0.0.0', '0.1.2.3', '224.0.0.1', '239.255.255.255', '255.255.255.255'];
 const LOOPBACK = ['127.0.0.0', '127.0.0.1', '127.83.0.53', '127.255.255.255'];
@@ -180,7 +180,7 @@ describe('sockets of the DNS proxy and service plane', () => {
     ['an ACK', tcp, { tcpFlags: TCP.ack }],
     ['UDP with IPv4 options', udp, { optionBytes: 8 }],
   ] as const;
-  const sent = (source: string, packet: Packet, destinationPort: number, options: FrameOptions): number =>
+  const sent = (source: string, packet: Packet<number>, destinationPort: number, options: FrameOptions): number =>
     see('lan0', { ...packet, source: at(source), destination: at(ADDRESSES.nodeLan), destinationPort }, options);
 
   test.each(lookups)(
@@ -317,8 +317,8 @@ describe('with police_local on a host that does not forward', () => {
 });
 
 describe('an ICMP error about a flow', () => {
-  const about = (packet: Packet, source = SERVER): Packet => icmp(source, packet.source, 3, 4);
-  const quoting = (packet: Packet): FrameOptions => ({ content: icmpContent(3, 4, quoteOf(packet)) });
+  const about = (packet: Packet<number>, source = SERVER): Packet<number> => icmp(source, packet.source, 3, 4);
+  const quoting = (packet: Packet<number>): FrameOptions => ({ content: icmpContent(3, 4, quoteOf(packet)) });
   const answered = (): void => {
     see('lan0', asked);
     see('wan0', back(asked));
@@ -343,7 +343,7 @@ describe('an ICMP error about a flow', () => {
 
   test("an ICMP error about a reply on a flow from an unpoliced interface is dropped if it comes in by the replying side's interface", () => {
     kernel.activate(denyAll);
-    const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
+    const foreign: Packet<number> = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
     expect(see('lan0', back(foreign))).toBe(PASSED);
     expect(see('lan0', about(back(foreign), at('10.77.1.9')), quoting(back(foreign)))).toBe(DROPPED);
@@ -352,7 +352,7 @@ describe('an ICMP error about a flow', () => {
 
   test("an ICMP error about a flow from an unpoliced interface passes only from the flow's destination to the side that opened the flow", () => {
     kernel.activate(denyAll);
-    const foreign: Packet = { ...udp, source: OUTSIDE, destination: CLIENT };
+    const foreign: Packet<number> = { ...udp, source: OUTSIDE, destination: CLIENT };
     see('lan0', foreign, {}, 'out_foreign');
     expect(see('lan0', icmp(CLIENT, OUTSIDE, 3, 3), { content: icmpContent(3, 3, quoteOf(foreign)) })).toBe(PASSED);
     expect(see('lan0', icmp(CLIENT, SERVER, 3, 3), { content: icmpContent(3, 3, quoteOf(foreign)) })).toBe(DROPPED);
@@ -370,7 +370,7 @@ describe('an ICMP error about a flow', () => {
 
 test('echo requests of the server do not pass as replies to an echo request of the client', () => {
   load();
-  const request: Packet = { ...echo, source: CLIENT, destination: SERVER };
+  const request: Packet<number> = { ...echo, source: CLIENT, destination: SERVER };
   see('lan0', request);
   kernel.activate(denyAll);
   expect(see('wan0', { ...back(request), icmpType: 8 })).toBe(DROPPED);

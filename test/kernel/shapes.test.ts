@@ -4,7 +4,7 @@ import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { udp } from '#test/dataplane/conversation.js';
 import {
   ETHERNET,
@@ -19,9 +19,14 @@ import { allowAll } from './policies.js';
 import { topologyOfFile } from './topology-of-file.js';
 import { Wire } from './wire.js';
 
-const at = (text: string): number => parseAddress(text) ?? Number.NaN;
+const at = (text: string): number => parseIpv4Address(text) ?? Number.NaN;
 const MARKER = Buffer.from('weir-shape');
-const asked: Packet = { ...udp, source: at(ADDRESSES.client), destination: at(ADDRESSES.server), destinationPort: 9 };
+const asked: Packet<number> = {
+  ...udp,
+  source: at(ADDRESSES.client),
+  destination: at(ADDRESSES.server),
+  destinationPort: 9,
+};
 
 const topology = topologyOfFile('shape');
 let client: Wire;
@@ -71,7 +76,7 @@ function frameOf(options: FrameOptions = {}, packet = asked): Uint8Array {
   return withChecksum(frame);
 }
 
-function udpContent({ sourcePort, destinationPort }: Packet, payload: Uint8Array = MARKER): Uint8Array {
+function udpContent({ sourcePort, destinationPort }: Packet<number>, payload: Uint8Array = MARKER): Uint8Array {
   const content = new Uint8Array(8 + payload.length);
   const view = new DataView(content.buffer);
   view.setUint16(0, sourcePort);

@@ -8,7 +8,7 @@ import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
-import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
@@ -49,7 +49,7 @@ afterEach(async () => {
 
 async function police(...rules: readonly string[]): Promise<void> {
   await topology.node.must('nft', rules.join('\n'));
-  const translated = [{ address: parseAddress('10.99.0.0') ?? 0, length: 16 }];
+  const translated = [{ address: parseIpv4Address('10.99.0.0') ?? 0, length: 16 }];
   const options = { interfaces: ['lan0', 'wan0'], forwarding: 'auto', translated } as const;
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, options));
   datapath.open();
@@ -150,7 +150,7 @@ describe('events of translated flows', () => {
       const count = records.length / RECORD_BYTES;
       const batch = new EventBatch({ records: records.buffer, count, lost: 0, monotonicNs: 0, unixMs: 0 });
       return [...batch]
-        .filter(({ protocol, source }) => protocol !== IPPROTO.icmp && source !== parseAddress('0.0.0.0'))
+        .filter(({ protocol, source }) => protocol !== IPPROTO.icmp && source !== parseIpv4Address('0.0.0.0'))
         .map(({ type, destination, destinationPort, wireDestination: wire, packets }) => ({
           type,
           destination: `${formatAddress(destination)}:${destinationPort}`,
@@ -188,11 +188,16 @@ describe('events of translated flows', () => {
 });
 
 describe('the translation of a destination', () => {
-  const udp = (source: string, sourcePort: number, destination: string, destinationPort: number): Packet => ({
-    ...{ source: parseAddress(source) ?? 0, destination: parseAddress(destination) ?? 0, sourcePort, destinationPort },
+  const udp = (source: string, sourcePort: number, destination: string, destinationPort: number): Packet<number> => ({
+    ...{
+      source: parseIpv4Address(source) ?? 0,
+      destination: parseIpv4Address(destination) ?? 0,
+      sourcePort,
+      destinationPort,
+    },
     ...{ protocol: IPPROTO.udp, icmpType: 0, icmpCode: 0 },
   });
-  const end = (address: string, port: number) => ({ address: parseAddress(address), port });
+  const end = (address: string, port: number) => ({ address: parseIpv4Address(address), port });
 
   test('`destinationTranslation` returns null without NAT rules', async () => {
     await police('add table ip mine');

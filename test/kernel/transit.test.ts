@@ -5,7 +5,7 @@ import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
 import { topologyOfFile } from './topology-of-file.js';
@@ -55,7 +55,7 @@ function start(more: Partial<DatapathOptions> = {}): void {
   datapath = new LocalDatapath(datapathOptions(topology.pinPath, more));
   datapath.open();
   datapath.attach();
-  datapath.stage(compile(onlyFrom(parseAddress(ADDRESSES.client) ?? 0)), 1);
+  datapath.stage(compile(onlyFrom(parseIpv4Address(ADDRESSES.client) ?? 0)), 1);
   datapath.flip();
 }
 function end(): void {

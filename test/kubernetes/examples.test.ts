@@ -5,7 +5,7 @@ import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import { readPolicy } from '#policy/check/read-policy.js';
-import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 import { ip, namespace, node, pod, scope } from './sample.js';
 

@@ -7,7 +7,7 @@ import { type MembershipOptions, Memberships } from '#kubernetes/members/members
 import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { formatPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
 
@@ -36,7 +36,7 @@ function list(
 }
 
 function network(text: string) {
-  const parsed = parseCidr(text);
+  const parsed = parseIpv4Cidr(text);
   if (parsed === undefined) throw new RangeError(text);
   return parsed.prefix;
 }

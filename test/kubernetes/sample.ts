@@ -2,13 +2,13 @@ import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#c
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 
 type Labels = Readonly<Record<string, string>>;
 
 export function ip(text: string): number {
-  const address = parseAddress(text);
+  const address = parseIpv4Address(text);
   if (address === undefined) throw new RangeError(`not an address: ${text}`);
   return address;
 }

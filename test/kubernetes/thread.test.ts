@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import type { WatchedIntegration } from '#contracts/kubernetes/kubernetes-source.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';

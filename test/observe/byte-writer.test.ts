@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { ByteWriter, bytesOf } from '#observe/wiretap/messages/byte-writer.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 const written = (write: (out: ByteWriter) => void): string => {
   const out = new ByteWriter();

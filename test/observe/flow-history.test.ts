@@ -13,7 +13,7 @@ import { openFlowHistory } from '#observe/flow-history/flow-history-file.js';
 import { FlowTable } from '#observe/flow-history/flow-table.js';
 import { listedFlows, type SeenFlowQuery } from '#observe/flow-history/listed-flows.js';
 import { AddressNames } from '#observe/names/address-names.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { address } from '#test/policy/sample.js';
 import { batchOf, type EventInput } from './events.js';
 

@@ -192,7 +192,7 @@ describe('`explainPolicy` for a denied packet', () => {
   });
 
   test('`explainPolicy` returns, for a denied packet from a server, the client packet that would open the flow to the granted address of the server', async () => {
-    const granted = async ({ destination }: Packet) =>
+    const granted = async ({ destination }: Packet<number>) =>
       destination === SERVER ? { ...NO_NODE, granted: ['a.test'] } : NO_NODE;
     const named = draft(rule({ dns_hostname: 'a.test' }));
     expect(await replyTo(named, { packet: fromServer })).toBeNull();
@@ -217,7 +217,7 @@ describe('`explainPolicy` for a denied packet', () => {
 
   test('`explainPolicy` returns no first packet if the opposite direction passes without a policy, because such a packet opens no flow', async () => {
     const arrival = { policed: ['wan0'], by: { interface: 'lan0' } };
-    const node = async ({ source }: Packet) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
+    const node = async ({ source }: Packet<number>) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
     expect(await replyTo(web, { packet: fromServer }, { node })).toBeNull();
   });
 });

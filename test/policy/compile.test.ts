@@ -14,7 +14,7 @@ import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
 
-function host(number: number): Prefix {
+function host(number: number): Prefix<number> {
   return { address: 0x0a00_0000 + number, length: 32 };
 }
 
@@ -65,8 +65,8 @@ function catchAll(groups: number, rules: number): Policy {
 describe('`compile`', () => {
   test('`compile` returns compiled policies with equal bytes for equal policies', () => {
     for (let seed = 0; seed < 50; seed++) {
-      const given = generatePolicy(new Random(seed), { groups: 8, rules: 12 });
-      expect(compile(structuredClone(given))).toEqual(compile(given));
+      const given = generatePolicy(new Random(seed), { groups: 8, rules: 12, families: ['ipv4', 'ipv6'] });
+      expect(compile(structuredClone(given), { ipv6: true })).toEqual(compile(given, { ipv6: true }));
     }
   });
 
@@ -74,13 +74,14 @@ describe('`compile`', () => {
     for (const copies of [undefined, 0]) {
       const random = new Random(99);
       const memory = new CompileMemory();
-      let given = generatePolicy(random, { groups: 12, rules: 8 });
+      const shape = { groups: 12, rules: 8, families: ['ipv4', 'ipv6'] } as const;
+      let given = generatePolicy(random, shape);
       for (let step = 0; step < 150; step++) {
-        const other = generatePolicy(random, { groups: 12, rules: 8 });
+        const other = generatePolicy(random, shape);
         const at = random.below(given.groups.length + 1);
         const fresh = other.groups.slice(0, random.below(2));
         given = { ...given, groups: given.groups.toSpliced(at, random.below(2), ...fresh) };
-        const options = copies === undefined ? {} : { copies };
+        const options = { ipv6: step % 10 > 0, ...(copies === undefined ? {} : { copies }) };
         expect(compile(given, { ...options, memory })).toEqual(compile(given, options));
       }
     }
@@ -105,6 +106,15 @@ describe('`compile`', () => {
         const { verdict, audited } = outcomeAt(given, found[rankOf(value)] ?? { kind: 'policy_default' });
         expect(value).toBe(verdictWord(rankOf(value), verdict, audited));
       }
+    }
+  });
+
+  test('the tables of IPv4 are the same with and without prefixes and tables of IPv6', () => {
+    for (let seed = 0; seed < 40; seed++) {
+      const given = generatePolicy(new Random(seed), { groups: 8, rules: 8, hostnames: false });
+      const { ipv6, ...alone } = compile(given);
+      expect(ipv6).toBeNull();
+      expect(compile(given, { ipv6: true })).toEqual({ ...alone, ipv6: expect.anything() });
     }
   });
 

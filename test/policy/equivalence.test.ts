@@ -1,5 +1,6 @@
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import type { Grants, Group, Packet, Policy } from '#contracts/policy/policy-model.js';
+import type { Family, Grants, Group, Packet, Policy } from '#contracts/policy/policy-model.js';
 import { noGrants } from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { type CompileOptions, compile } from '#policy/compile/compile.js';
@@ -10,6 +11,7 @@ import {
   type GenerateOptions,
   generateGrants,
   generatePolicy,
+  ipv6PacketGenerator,
   packetGenerator,
   shrink,
 } from '#test/policy/generate.js';
@@ -17,6 +19,7 @@ import { grantedNames } from '#test/policy/granted-names.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const PACKETS = 1_000;
+const BOTH: readonly Family[] = ['ipv4', 'ipv6'];
 
 function wanted(policy: Policy, packet: Packet, grants: Grants): number {
   const { rank, verdict, audited } = evaluate(policy, packet, grants);
@@ -33,7 +36,8 @@ function checkPolicy(seed: number, options: GenerateOptions, compileOptions: Com
   const policy = generatePolicy(random, options);
   const program = compile(policy, compileOptions);
   const grants = random.chance(0.3) ? noGrants : generateGrants(seed);
-  const packet = packetGenerator(random, policy);
+  const packet: () => Packet =
+    compileOptions.ipv6 === true ? ipv6PacketGenerator(random, policy) : packetGenerator(random, policy);
   for (let count = 0; count < PACKETS; count++) {
     const tried = packet();
     const got = classify(program, tried, grantedNames(program, tried.destination, grants));
@@ -42,7 +46,7 @@ function checkPolicy(seed: number, options: GenerateOptions, compileOptions: Com
       found(less, same, grants, compileOptions) !== wanted(less, same, grants);
     const smallest = shrink(policy, tried, fails);
     const { policy: less, packet: same } = smallest;
-    const report = JSON.stringify({ seed, ...smallest }, undefined, 1);
+    const report = inspect({ seed, ...smallest }, { depth: null });
     const compiled = wordText(found(less, same, grants, compileOptions));
     expect.fail(`compiled ${compiled}, evaluated ${wordText(wanted(less, same, grants))}: ${report}`);
   }
@@ -63,7 +67,7 @@ function withoutSelectors(policy: Policy): Policy {
   return { ...policy, groups };
 }
 
-function decider(policy: Policy, packet: Packet, grants: Grants) {
+function decider(policy: Policy, packet: Packet<number>, grants: Grants) {
   const { place, verdict, audited } = evaluate(policy, packet, grants);
   const group = place.kind === 'policy_default' ? undefined : policy.groups[place.group];
   const rule = place.kind === 'rule' ? group?.rules[place.rule]?.pointer : undefined;
@@ -80,6 +84,10 @@ describe('equivalence of compiled policy and reference evaluator', () => {
     ['large policies', 5, { groups: 100, rules: 100 }],
     ['policies whose shared groups are not copied into each source list', 100, { groups: 30, rules: 4 }, { copies: 0 }],
     ['policies without TLS and hostnames', 50, { groups: 6, rules: 8, tls: false, hostnames: false }],
+    ['IPv6 packets', 150, { groups: 6, rules: 8, families: ['ipv6'] }, { ipv6: true }],
+    ['IPv6 packets and policies of both families', 150, { groups: 6, rules: 8, families: BOTH }, { ipv6: true }],
+    ['IPv6 packets and shared groups', 100, { groups: 30, rules: 4, families: BOTH }, { ipv6: true, copies: 0 }],
+    ['IPv4 packets and policies of both families', 150, { groups: 6, rules: 8, families: BOTH }],
   ])('the compiled policy and the reference evaluator agree for %s', (name, policies, options, compileOptions = {}) => {
     for (let number = 0; number < policies; number++) checkPolicy(seed + number * 7919, options, compileOptions);
     console.log(`${name}: ${policies} policies × ${PACKETS} packets, seed ${seed}`);

@@ -18,7 +18,7 @@ import { type Decision, evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { LookupIndex } from '#policy/evaluate/lookup/lookup-index.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
-import { group, icmp, packet, policy, rule, selector } from '#test/policy/sample.js';
+import { group, icmp, ipv6Packet, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 
 const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' } as const;
@@ -29,7 +29,7 @@ const API = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.examp
  */
 function decide(given: Policy, tried: Packet) {
   const decision = evaluate(given, tried);
-  expect(classify(compile(given), tried)).toBe(wordOf(decision));
+  expect(classify(compile(given, { ipv6: true }), tried)).toBe(wordOf(decision));
   return decision;
 }
 
@@ -41,7 +41,7 @@ const byRule = (group: number, rule: number): Decision['place'] => ({ kind: 'rul
 const byDefaultOf = (group: number): Decision['place'] => ({ kind: 'group_default', group });
 
 function matches(given: Rule, tried: Packet): boolean {
-  return decide(policy([group(['0.0.0.0/0'], [given])]), tried).place.kind === 'rule';
+  return decide(policy([group(['0.0.0.0/0', '::/0'], [given])]), tried).place.kind === 'rule';
 }
 
 describe('the reference evaluator', () => {
@@ -50,6 +50,51 @@ describe('the reference evaluator', () => {
       group(['10.0.0.0/8'], [rule({ protocol: 17 }), rule({ action: 'deny', ports: ['443'] }), rule()]),
     ]);
     expect(decide(given, packet())).toEqual({ rank: 1, place: byRule(0, 1), verdict: 'deny', audited: false });
+  });
+
+  test('a rule without destinations matches packets of both families, and a rule with destinations only packets of their families', () => {
+    const rules: readonly (readonly [Rule, boolean, boolean])[] = [
+      [rule(), true, true],
+      [rule({ to: ['192.0.2.0/24'] }), true, false],
+      [rule({ to: ['2001:db8:1::/48'] }), false, true],
+      [rule({ to: ['192.0.2.0/24', '2001:db8:1::/48'] }), true, true],
+      [rule({ to: ['0.0.0.0/0'] }), true, false],
+      [rule({ to: ['::/0'] }), false, true],
+      [rule({ to: ['2001:db8:1::2', '2001:db8:2::/48', '192.0.2.2'] }), false, false],
+    ];
+    for (const [given, ipv4, ipv6] of rules)
+      expect([given.destinations, matches(given, packet()), matches(given, ipv6Packet())]).toEqual([
+        given.destinations,
+        ipv4,
+        ipv6,
+      ]);
+  });
+
+  test('a group has no sources of a family of which it lists none', () => {
+    const given = (...sources: string[]) => policy([group(sources, [rule()], { defaultAction: 'allow' })]);
+    expect(decide(given('0.0.0.0/0'), ipv6Packet()).place).toEqual({ kind: 'policy_default' });
+    expect(decide(given('::/0'), packet()).place).toEqual({ kind: 'policy_default' });
+    expect(decide(given('2001:db8::/64'), ipv6Packet()).place).toEqual(byRule(0, 0));
+    expect(decide(given('2001:db8::/64'), ipv6Packet({ source: '2001:db8:0:1::1' })).place).toEqual({
+      kind: 'policy_default',
+    });
+    expect(decide(given('2001:db8::1'), ipv6Packet({ source: '2001:db8::2' })).place).toEqual({
+      kind: 'policy_default',
+    });
+  });
+
+  test('a rule has the same rank for packets of both families, also after rules of one family alone', () => {
+    const given = policy([
+      group(
+        ['10.0.0.0/8', '2001:db8::/32'],
+        [
+          rule({ to: ['198.51.100.0/24'] }),
+          rule({ to: ['2001:db8:ffff::/48'] }),
+          rule({ ports: ['443'], action: 'deny' }),
+        ],
+      ),
+    ]);
+    expect([packet(), ipv6Packet()].map((tried) => decide(given, tried).rank)).toEqual([2, 2]);
   });
 
   test('the reference evaluator skips groups without the source, and counts the rules and defaults of these groups in the rank (place in the order)', () => {
@@ -95,7 +140,7 @@ describe('the reference evaluator', () => {
       policy([group(sources, rules, { selectors: [selector('web')], ...given }), all]);
     const byAll = byRule(1, 0);
 
-    test.each<[string, Policy, Packet, Decision['place'], Decision['verdict']]>([
+    test.each<[string, Policy, Packet<number>, Decision['place'], Decision['verdict']]>([
       ['skips an allow rule', pods([rule()]), packet(), byAll, 'allow'],
       ['skips a default action allow', pods([], { defaultAction: 'allow' }), packet(), byAll, 'allow'],
       ['applies a deny rule to every source', pods([rule(), deny]), packet(), byRule(0, 1), 'deny'],
@@ -317,8 +362,8 @@ describe('a rule of the reference evaluator', () => {
 
   test('a rule of the reference evaluator with a hostname matches an address granted for the hostname, if its other matchers match too', () => {
     const given = policy([group(['10.0.0.1'], [rule({ hostname: API, ports: ['443'], to: ['192.0.2.0/24'] })])]);
-    const grants: Grants = { has: (pattern, address) => pattern.text === API.text && address % 256 === 1 };
-    const placeOf = (tried: Packet) => evaluate(given, tried, grants).place.kind;
+    const grants: Grants = { has: (pattern, address) => pattern.text === API.text && Number(address) % 256 === 1 };
+    const placeOf = (tried: Packet<number>) => evaluate(given, tried, grants).place.kind;
     expect(placeOf(packet())).toBe('rule');
     expect(placeOf(packet({ destination: '192.0.2.2' }))).toBe('policy_default');
     expect(placeOf(packet({ destination: '192.0.3.1' }))).toBe('policy_default');

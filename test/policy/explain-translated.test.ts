@@ -3,14 +3,14 @@ import type { ExplainNode } from '#contracts/policy/explain-facts.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { explain } from '#policy/explain/explain.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from './sample.js';
 
-const address = (text: string): number => parseAddress(text) ?? 0;
+const address = (text: string): number => parseIpv4Address(text) ?? 0;
 const [CLIENT, PUBLIC, SERVICE, SERVER] = ['10.0.0.1', '203.0.113.1', '10.96.0.1', '10.0.0.9'] as const;
 /** An address that no packet has. It fills the list of destinations: an empty list matches each packet. */
 const UNUSED = '192.0.2.255';
-const packetTo = (destination: string, destinationPort: number): Packet => ({
+const packetTo = (destination: string, destinationPort: number): Packet<number> => ({
   ...{ source: address(CLIENT), destination: address(destination), protocol: 6, sourcePort: 40_000, destinationPort },
   ...{ icmpType: 0, icmpCode: 0 },
 });

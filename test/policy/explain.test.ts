@@ -314,7 +314,7 @@ describe('`explain`', () => {
   test.each<
     [
       string,
-      Partial<Pick<Packet, 'protocol' | 'destinationPort'>>,
+      Partial<Pick<Packet<number>, 'protocol' | 'destinationPort'>>,
       string | undefined,
       Partial<ExplainNode>,
       string,

@@ -1,5 +1,8 @@
 import { DENY_ONLY_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
 import type {
+  Address,
+  AddressOf,
+  Family,
   Grants,
   Group,
   HostnamePattern,
@@ -10,7 +13,7 @@ import type {
   Rule,
 } from '#contracts/policy/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
-import { lastAddress, mask } from '#policy/model/ipv4.js';
+import { EVERY_ADDRESS, foldedWord, lastAddress, mask, ofFamily } from '#policy/model/ip-address.js';
 import { selector } from '#test/policy/sample.js';
 import type { Random } from '#test/seed.js';
 
@@ -25,6 +28,8 @@ export type GenerateOptions = {
   readonly hostnames?: boolean;
   /** The probability that a group with sources has selectors. The default is 0.1. */
   readonly selectors?: number;
+  /** The families of the prefixes. The default is IPv4 alone. */
+  readonly families?: readonly Family[];
 };
 
 const SELECTORS = ['web', 'db', 'api', 'cache'].map(selector);
@@ -47,12 +52,12 @@ const PATTERNS: readonly HostnamePattern[] = [
  * Returns a random policy whose groups and rules overlap often. Equal states of `random` give equal policies.
  */
 export function generatePolicy(random: Random, options: GenerateOptions = {}): Policy {
-  const { groups = 6, rules = 6, tls = true, hostnames = true, selectors = 0.1 } = options;
+  const { groups = 6, rules = 6, tls = true, hostnames = true, selectors = 0.1, families = ['ipv4'] } = options;
   return {
     groups: Array.from({ length: random.between(0, groups) }, (_, index) => {
       const pointer = `/source_groups/${index}`;
       const mode = random.pick(['audit', 'enforce'] as const);
-      const sources = random.chance(0.05) ? [] : random.some(1, 3, () => generatePrefix(random));
+      const sources = random.chance(0.05) ? [] : random.some(1, 3, () => generateAnyPrefix(random, families));
       return {
         id: `group-${index}`,
         pointer,
@@ -61,7 +66,7 @@ export function generatePolicy(random: Random, options: GenerateOptions = {}): P
         selectors:
           sources.length === 0 || random.chance(selectors) ? random.some(1, 2, () => random.pick(SELECTORS)) : [],
         rules: Array.from({ length: random.between(0, rules) }, (_, rule) =>
-          generateRule(random, `rule-${rule}`, `/rules/${rule}`, mode, { tls, hostnames }),
+          generateRule(random, `rule-${rule}`, `/rules/${rule}`, mode, { tls, hostnames, families }),
         ),
         defaultAction: random.chance(0.2) ? random.pick(['allow', 'deny'] as const) : undefined,
       };
@@ -79,7 +84,7 @@ function generateRule(
   id: string,
   pointer: string,
   groupMode: 'audit' | 'enforce',
-  kinds: { readonly tls: boolean; readonly hostnames: boolean },
+  kinds: { readonly tls: boolean; readonly hostnames: boolean; readonly families: readonly Family[] },
 ): Rule {
   const tls = kinds.tls && random.chance(0.1) ? {} : undefined;
   const shape =
@@ -100,7 +105,7 @@ function generateRule(
     pointer,
     action: random.pick(['allow', 'deny'] as const),
     mode: random.chance(0.3) ? random.pick(['audit', 'enforce'] as const) : groupMode,
-    destinations: sometimes(true, 0.6, () => generatePrefix(random)),
+    destinations: sometimes(true, 0.6, () => generateAnyPrefix(random, kinds.families)),
     hostname: kinds.hostnames && random.chance(0.15) ? random.pick(PATTERNS) : undefined,
     protocol,
     sourcePorts: sometimes(shape === 'ports', 0.3, () => generateRange(random)),
@@ -111,7 +116,28 @@ function generateRule(
   };
 }
 
-function generatePrefix(random: Random): Prefix {
+const IPV6_ADDRESSES = [
+  0n,
+  1n,
+  0x2001_0db8_0000_0000_0000_0000_0000_0000n,
+  0x2001_0db8_0000_0001_0000_0000_0000_0000n,
+  0x2001_0db8_0000_0001_0000_0000_0000_0001n,
+  0x2001_0db8_0000_0001_ffff_ffff_ffff_ffffn,
+  0xfd00_0000_0000_0000_0000_0001_0000_0002n,
+  (1n << 128n) - 1n,
+];
+const IPV6_LENGTHS = [0, 1, 16, 31, 32, 33, 48, 63, 64, 64, 64, 65, 95, 96, 97, 112, 127, 128, 128, 128];
+
+function generateAnyPrefix(random: Random, families: readonly Family[]): Prefix {
+  if (random.pick(families) === 'ipv4') return generatePrefix(random);
+  const length = random.pick(IPV6_LENGTHS);
+  const near =
+    random.pick(IPV6_ADDRESSES) ^
+    (random.chance(0.3) ? BigInt(random.below(1024)) << BigInt(random.pick([0, 30, 62, 94])) : 0n);
+  return { address: mask(near, length), length };
+}
+
+function generatePrefix(random: Random): Prefix<number> {
   const length = random.pick(LENGTHS);
   const near = (random.pick(ADDRESSES) ^ (random.chance(0.3) ? random.below(1024) : 0)) >>> 0;
   return { address: mask(near, length), length };
@@ -128,10 +154,32 @@ function generateRange(random: Random): Range {
  * Returns a function that generates packets. Most fields have a value at a bound of the policy's matchers, or
  * one below or above the bound.
  */
-export function packetGenerator(random: Random, policy: Policy, podNetworks: readonly Prefix[] = []): () => Packet {
+export function packetGenerator(
+  random: Random,
+  policy: Policy,
+  podNetworks: readonly Prefix[] = [],
+): () => Packet<number> {
+  return packetsOf(random, policy, podNetworks, 'ipv4', () => random.word());
+}
+
+/** Like `packetGenerator`, for IPv6 packets. */
+export function ipv6PacketGenerator(random: Random, policy: Policy): () => Packet<bigint> {
+  return packetsOf(random, policy, [], 'ipv6', () => randomIpv6(random));
+}
+
+function packetsOf<F extends Family>(
+  random: Random,
+  policy: Policy,
+  podNetworks: readonly Prefix[],
+  family: F,
+  anyAddress: () => AddressOf<F>,
+): () => Packet<AddressOf<F>> {
   const rules = policy.groups.flatMap((group) => group.rules);
-  const sources = [...edges([...policy.groups.flatMap((group) => group.sources), ...podNetworks]), 0, 0xffff_ffff];
-  const destinations = [...edges(rules.flatMap((rule) => rule.destinations)), 0, 0xffff_ffff];
+  const sources = edges([...policy.groups.flatMap((group) => group.sources), ...podNetworks], family);
+  const destinations = edges(
+    rules.flatMap((rule) => rule.destinations),
+    family,
+  );
   const sourcePorts = rangeEdges(rules.flatMap((rule) => rule.sourcePorts));
   const destinationPorts = rangeEdges(rules.flatMap((rule) => rule.destinationPorts));
   const named = rules.flatMap(({ protocol }) => (protocol === 'any' ? [] : [protocol]));
@@ -143,8 +191,8 @@ export function packetGenerator(random: Random, policy: Policy, podNetworks: rea
     const hasPorts = PORT_PROTOCOLS.includes(protocol);
     const isIcmp = protocol === IPPROTO.icmp;
     return {
-      source: random.chance(0.05) ? random.word() : random.pick(sources),
-      destination: random.chance(0.05) ? random.word() : random.pick(destinations),
+      source: random.chance(0.05) ? anyAddress() : random.pick(sources),
+      destination: random.chance(0.05) ? anyAddress() : random.pick(destinations),
       protocol,
       sourcePort: hasPorts ? random.pick(sourcePorts) : 0,
       destinationPort: hasPorts ? random.pick(destinationPorts) : 0,
@@ -154,11 +202,25 @@ export function packetGenerator(random: Random, policy: Policy, podNetworks: rea
   };
 }
 
-function edges(prefixes: readonly Prefix[]): number[] {
-  return prefixes.flatMap((prefix) => {
-    const last = lastAddress(prefix);
-    return [prefix.address, last, (prefix.address - 1) >>> 0, (last + 1) >>> 0];
-  });
+/** Returns the first and last addresses of the prefixes and of the family, and their neighbours. */
+function edges<F extends Family>(prefixes: readonly Prefix[], family: F): AddressOf<F>[] {
+  const all = [...ofFamily(prefixes, family), ...ofFamily(EVERY_ADDRESS[family], family)];
+  return all.flatMap((prefix) => [
+    prefix.address,
+    lastAddress(prefix),
+    beside(prefix.address, -1),
+    beside(lastAddress(prefix), 1),
+  ]);
+}
+
+/** Returns the next or the previous address; that after the last address of a family is its first. */
+function beside<A extends Address>(address: A, by: 1 | -1): A;
+function beside(address: Address, by: 1 | -1): Address {
+  return typeof address === 'number' ? (address + by) >>> 0 : BigInt.asUintN(128, address + BigInt(by));
+}
+
+function randomIpv6(random: Random): bigint {
+  return [0, 1, 2, 3].reduce((address) => (address << 32n) | BigInt(random.word()), 0n);
 }
 
 function rangeEdges(ranges: readonly Range[]): number[] {
@@ -183,8 +245,11 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
     keys: keys.filter(() => random.chance(0.4)),
   }));
   const sources = new Set([
-    ...edges(policy.groups.flatMap((group) => group.sources)),
-    ...edges([...podNetworks, ...[...networks.values()].flat()]),
+    ...edges(
+      policy.groups.flatMap((group) => group.sources),
+      'ipv4',
+    ),
+    ...edges([...podNetworks, ...[...networks.values()].flat()], 'ipv4'),
   ]);
   const addresses = [...sources].filter(() => random.chance(0.5));
   const former = [...sources].filter((source) => !addresses.includes(source) && random.chance(0.2));
@@ -209,7 +274,7 @@ export function generateMembership(random: Random, policy: Policy): ListedMember
 export function generateGrants(salt: number): Grants {
   return {
     has(pattern, address) {
-      let mixed = Math.imul(address ^ salt, 0x9e3779b1);
+      let mixed = Math.imul(foldedWord(address) ^ salt, 0x9e3779b1);
       for (let at = 0; at < pattern.text.length; at++)
         mixed = Math.imul(mixed ^ pattern.text.charCodeAt(at), 0x01000193);
       return ((mixed ^ (mixed >>> 15)) & 1) === 1;
@@ -244,8 +309,12 @@ function* smallerCases({ policy, packet }: Case): Generator<Case> {
       yield { policy: { ...policy, groups: policy.groups.with(index, smaller) }, packet };
     }
   }
-  for (const key of ['sourcePort', 'destinationPort', 'icmpType', 'icmpCode', 'destination', 'source'] as const) {
+  for (const key of ['sourcePort', 'destinationPort', 'icmpType', 'icmpCode'] as const) {
     if (packet[key] !== 0) yield { policy, packet: { ...packet, [key]: 0 } };
+  }
+  for (const key of ['destination', 'source'] as const) {
+    const first = typeof packet[key] === 'number' ? 0 : 0n;
+    if (packet[key] !== first) yield { policy, packet: { ...packet, [key]: first } };
   }
 }
 

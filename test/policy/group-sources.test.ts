@@ -3,7 +3,7 @@ import { NO_MEMBERS, NO_SELECTORS, type SelectorResolution } from '#contracts/ku
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
-import { covers } from '#policy/model/ipv4.js';
+import { covers, ofFamily } from '#policy/model/ip-address.js';
 import { groupSourcesOf, groupsWith } from '#policy/model/sources/group-sources.js';
 import { ruleScopeOf, staticSources } from '#policy/model/sources/rule-scope.js';
 import { Random } from '#test/seed.js';
@@ -44,7 +44,9 @@ describe('sources of groups', () => {
     for (let number = 0; number < 60; number++) {
       const given = generatePolicy(random);
       const { sources } = compile(given, { memory }).ruleNames;
-      const edges = given.groups.flatMap((each) => staticSources(each, NO_SELECTORS).map((prefix) => prefix.address));
+      const edges = given.groups.flatMap((each) =>
+        ofFamily(staticSources(each, NO_SELECTORS), 'ipv4').map((prefix) => prefix.address),
+      );
       for (const source of [...edges, ...edges.map((edge) => (edge - 1) >>> 0), random.below(2 ** 32)]) {
         const expected = [...given.groups.keys()].filter((at) =>
           given.groups[at]?.sources.some((prefix) => covers(prefix, source)),

@@ -11,6 +11,7 @@ import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import type { LintContext } from '#policy/check/warnings/group-lint.js';
 import { lint } from '#policy/check/warnings/lint.js';
 import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warnings/warning-list.js';
+import { ofFamily } from '#policy/model/ip-address.js';
 import { normalise } from '#test/policy/sample.js';
 
 const running: LintContext = { dns: true, servicePlane: true };
@@ -434,9 +435,13 @@ function decides(
   const some = (ranges: readonly { low: number; high: number }[], port: number) =>
     ranges.length === 0 || ranges.some((range) => range.low <= port && port <= range.high);
   for (const { pointer, sources, rules, defaultAction } of policy.groups) {
-    if (!sources.some((prefix) => inside(source, prefix))) continue;
+    if (!ofFamily(sources, 'ipv4').some((prefix) => inside(source, prefix))) continue;
     for (const one of rules) {
-      if (one.destinations.length > 0 && !one.destinations.some((prefix) => inside(destination, prefix))) continue;
+      if (
+        one.destinations.length > 0 &&
+        !ofFamily(one.destinations, 'ipv4').some((prefix) => inside(destination, prefix))
+      )
+        continue;
       if (one.protocol !== 'any' && one.protocol !== protocol) continue;
       const ported = one.sourcePorts.length + one.destinationPorts.length > 0;
       if (ported && ![6, 17, 33, 132, 136].includes(protocol)) continue;

@@ -47,7 +47,7 @@ const hostname = fc
     },
   )
   .map(pattern);
-const destination = fc.constantFrom<Prefix>({ address: 0, length: 0 }, { address: 0xc000_0200, length: 24 });
+const destination = fc.constantFrom<Prefix<number>>({ address: 0, length: 0 }, { address: 0xc000_0200, length: 24 });
 const port = fc.constantFrom({ low: 53, high: 53 }, { low: 443, high: 443 }, { low: 0, high: 100 });
 const seldom = <T>(arbitrary: fc.Arbitrary<T>) =>
   fc.oneof({ weight: 6, arbitrary: fc.constant<T[]>([]) }, { weight: 1, arbitrary: arbitrary.map((one) => [one]) });

@@ -4,7 +4,7 @@ import { type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
 import { rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers } from '#policy/model/ipv4.js';
+import { covers } from '#policy/model/ip-address.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
@@ -14,7 +14,7 @@ import { group, packet, policy, rule } from './sample.js';
 
 const seed = seedOf(60_601);
 
-function packetsOf(sample: ProofSample): Packet[] {
+function packetsOf(sample: ProofSample): Packet<number>[] {
   return Array.from(sample.expected, (_, index) => packetAt(sample, index));
 }
 
@@ -22,7 +22,7 @@ function packetsOf(sample: ProofSample): Packet[] {
  * Returns the equivalence class of a packet as a text of bits: one bit for each group (1 if the group
  * contains the source), and one bit for each rule (1 if the rule matches).
  */
-function characteristics({ groups }: Policy, tried: Packet): string {
+function characteristics({ groups }: Policy, tried: Packet<number>): string {
   return groups
     .flatMap(({ sources, selectors, rules }) => {
       const isStatic = sources.some((prefix) => covers(prefix, tried.source));
@@ -83,7 +83,7 @@ describe('the proof sample of a policy', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443-500'] });
     const sample = sampleOf(policy([group(['10.0.0.0/8'], [web])]));
     const packets = packetsOf(sample);
-    const values = (field: keyof Packet) => new Set(packets.map((tried) => tried[field]));
+    const values = (field: keyof Packet<number>) => new Set(packets.map((tried) => tried[field]));
     const { source, destination } = packet({ source: '10.0.0.0', destination: '192.0.2.0' });
     expect([...values('source')]).toEqual(
       expect.arrayContaining([source - 1, source, source + 0xff_ffff, source + 0x100_0000]),

@@ -1,6 +1,7 @@
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy/policy-document.js';
 import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
+import { parseAddress, parseCidr } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 
 /** Converts an IPv4 address such as `10.0.0.1` to a 32-bit number. */
@@ -8,10 +9,11 @@ export function address(text: string): number {
   return text.split('.').reduce((sum, part) => sum * 256 + Number(part), 0);
 }
 
-/** Parses a prefix such as `10.0.0.0/8`. An address without a length is a /32. */
+/** Parses a prefix such as `10.0.0.0/8` or `2001:db8::/32`. An address without a length is one address. */
 function prefix(text: string): Prefix {
-  const [first = '', length = '32'] = text.split('/');
-  return { address: address(first), length: Number(length) };
+  const parsed = parseCidr(text);
+  if (parsed === undefined) throw new RangeError(`not a prefix: ${text}`);
+  return parsed.prefix;
 }
 
 /** Parses a port such as `443`, or a range of ports such as `80-90`. */
@@ -75,8 +77,8 @@ export function policy(groups: readonly Group[], given: Partial<Policy['default'
 
 /** Returns a TCP packet from 10.0.0.1:40000 to 192.0.2.1:443, with the fields in `given` replaced. */
 export function packet(
-  given: Partial<Omit<Packet, 'source' | 'destination'>> & { source?: string; destination?: string } = {},
-): Packet {
+  given: Partial<Omit<Packet<number>, 'source' | 'destination'>> & { source?: string; destination?: string } = {},
+): Packet<number> {
   const { source = '10.0.0.1', destination = '192.0.2.1', ...rest } = given;
   return {
     protocol: 6,
@@ -90,8 +92,20 @@ export function packet(
   };
 }
 
+/**
+ * Returns a TCP packet from [2001:db8::1]:40000 to [2001:db8:1::1]:443, with the fields in `given` replaced.
+ */
+export function ipv6Packet(
+  given: Partial<Omit<Packet, 'source' | 'destination'>> & { source?: string; destination?: string } = {},
+): Packet {
+  const { source = '2001:db8::1', destination = '2001:db8:1::1', ...rest } = given;
+  const [from, to] = [parseAddress(source), parseAddress(destination)];
+  if (from === undefined || to === undefined) throw new RangeError(`not an address: ${source} or ${destination}`);
+  return { ...packet(), ...rest, source: from, destination: to };
+}
+
 /** Returns an ICMP packet from 10.0.0.1 to 192.0.2.1. */
-export function icmp(icmpType: number, icmpCode = 0): Packet {
+export function icmp(icmpType: number, icmpCode = 0): Packet<number> {
   return packet({ protocol: 1, sourcePort: 0, destinationPort: 0, icmpType, icmpCode });
 }
 

@@ -5,7 +5,7 @@ import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { ConnectionEvaluator } from '#service-plane/connection/connection-evaluator.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 
@@ -33,8 +33,11 @@ function evaluator(): ConnectionEvaluator {
   return made;
 }
 
-function flowTo(destinationPort: number): Packet {
-  const [source, destination] = ['10.0.0.1', '192.0.2.1'].map((text) => parseAddress(text) ?? 0) as [number, number];
+function flowTo(destinationPort: number): Packet<number> {
+  const [source, destination] = ['10.0.0.1', '192.0.2.1'].map((text) => parseIpv4Address(text) ?? 0) as [
+    number,
+    number,
+  ];
   return { source, destination, protocol: 6, sourcePort: 40_000, destinationPort, icmpType: 0, icmpCode: 0 };
 }
 

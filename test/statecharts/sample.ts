@@ -18,6 +18,7 @@ export const PROGRAM: Program = {
   destinations: { starts: none, values: none, offsets: zero },
   portMaps: { starts: none, values: none, offsets: zero },
   sourcePortMaps: { starts: none, values: none, offsets: zero },
+  ipv6: null,
   names: [],
   members: null,
   namePortMaps: { ruleBlocks: none, names: none, portMaps: none },

@@ -5,7 +5,7 @@ import { loadavg } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, onTestFinished } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { createRig, type NodeRig } from '#test/e2e/rig.js';
 import { boundSocket } from '#test/kernel/bound-socket.js';
 import { enterNamespace } from '#test/kernel/namespace.js';

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { reflect } from '#kubernetes/watch/reflector.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { HAS_KUBE_API, KubeApi } from '#test/kubernetes/kube-api.js';
 import { FAULTS, playPods, seenPod } from '#test/kubernetes/pod-play.js';
 import { Recording } from '#test/kubernetes/recording.js';

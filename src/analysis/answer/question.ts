@@ -12,7 +12,7 @@ import {
   type Rule,
 } from '#contracts/policy/policy-model.js';
 import { keyRanges } from '#policy/compile/rule-blocks/key-ranges.js';
-import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import { parseIpv4Address, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { canonicalName, matchesHostname } from '#policy/model/names/hostname.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
@@ -99,8 +99,8 @@ function spansOf(
   problems: QuestionProblem[],
 ): readonly Span[] {
   const spans = texts.flatMap((text, at) => {
-    const address = parseAddress(text);
-    const prefix = address === undefined ? parseCidr(text)?.prefix : { address, length: space.bits };
+    const address = parseIpv4Address(text);
+    const prefix = address === undefined ? parseIpv4Cidr(text)?.prefix : { address, length: space.bits };
     if (prefix !== undefined) return [space.spanOf(prefix)];
     problems.push({
       pointer: `${pointer}/${at}`,

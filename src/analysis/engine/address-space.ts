@@ -1,6 +1,6 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 /** An address, or the number after the last address. IPv4 uses numbers; a wider family needs bigints. */
 export type Point = number | bigint;
@@ -36,7 +36,7 @@ export type AddressSpace = {
 export const IPV4: AddressSpace = {
   bits: 32,
   end: 2 ** 32,
-  spanOf: ({ address, length }) => ({ start: address, end: address + 2 ** (32 - length) }),
+  spanOf: ({ address, length }) => ({ start: address, end: Number(address) + 2 ** (32 - length) }),
   sizeOf: ({ start, end }) => BigInt(end) - BigInt(start),
   plus: (point, offset) => Number(point) + offset,
   approximate: Number,

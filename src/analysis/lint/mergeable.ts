@@ -6,7 +6,7 @@ import type { MergedMatchers } from '#contracts/analysis/policy-lint.js';
 import type { PortSpec } from '#contracts/policy/policy-document.js';
 import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import { mergedRanges } from '#policy/model/intervals.js';
-import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { formatPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { Arrangement } from './arrangement.js';
 import type { GroupAtWork, LintContext } from './lint-context.js';
 
@@ -129,7 +129,7 @@ function mergedRule(one: Rule, other: Rule, field: Field, space: AddressSpace): 
 }
 
 function networkOf(text: string): Rule['destinations'][number] {
-  const parsed = parseCidr(text);
+  const parsed = parseIpv4Cidr(text);
   if (parsed === undefined) throw new RangeError(`merge the destinations of rules: ${text} is not a network`);
   return parsed.prefix;
 }

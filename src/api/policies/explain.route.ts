@@ -12,13 +12,13 @@ import type { ExplainQuestion } from '#policies/explain.js';
 import { addressFault } from '#policy/check/validation/value-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
-import { formatAddress, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { canonicalName, hostnameFault } from '#policy/model/names/hostname.js';
 
 const address = z
   .string()
-  .refine((text) => parseAddress(text) !== undefined, { error: ({ input }) => addressFault(String(input)) })
+  .refine((text) => parseIpv4Address(text) !== undefined, { error: ({ input }) => addressFault(String(input)) })
   .meta({ format: 'ipv4' });
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);
@@ -32,7 +32,7 @@ const lookedUp = z
 const serverName = z
   .string()
   .max(254)
-  .refine((text) => hostnameFault(text) === undefined && parseAddress(text) === undefined, {
+  .refine((text) => hostnameFault(text) === undefined && parseIpv4Address(text) === undefined, {
     error: ({ input }) =>
       `No client sends this server name: ${hostnameFault(String(input)) ?? 'an address is not a server name'}.`,
   });
@@ -272,7 +272,7 @@ function questionAbout({
   destination,
   protocol,
   ...packet
-}: Packet): z.infer<typeof ExplainedSchema>['reply_to'] {
+}: Packet<number>): z.infer<typeof ExplainedSchema>['reply_to'] {
   const ports = { src_port: packet.sourcePort, dst_port: packet.destinationPort };
   const icmp = { icmp_type: packet.icmpType, icmp_code: packet.icmpCode };
   return {
@@ -290,7 +290,7 @@ function missing(pointer: string): ApiError {
 }
 
 function addressOf(text: string): number {
-  const address = parseAddress(text);
+  const address = parseIpv4Address(text);
   if (address === undefined)
     throw new RangeError(`explain a packet: the schema accepted ${text}, which is not an IPv4 address`);
   return address;

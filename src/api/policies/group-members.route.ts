@@ -5,7 +5,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { NOT_EMPTY, pageLimit } from '#api/requests/query-parameters.js';
 import { ownerShape } from '#api/traffic/owner.schema.js';
-import { formatAddress, formatPrefix, parseAddress } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix, parseIpv4Address } from '#policy/model/ip-address.js';
 
 const MemberSchema = z
   .object({
@@ -49,7 +49,7 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
           limit: pageLimit(100, 1_000).describe('The maximum number of members in the response.'),
           after: z
             .string()
-            .refine((text) => parseAddress(text) !== undefined, { error: 'Must be an IPv4 address.' })
+            .refine((text) => parseIpv4Address(text) !== undefined, { error: 'Must be an IPv4 address.' })
             .optional()
             .describe('Returns only addresses after this address.')
             .meta({ format: 'ipv4' }),
@@ -68,7 +68,7 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
       },
     },
     async ({ params, query }) => {
-      const after = query.after === undefined ? null : (parseAddress(query.after) ?? null);
+      const after = query.after === undefined ? null : (parseIpv4Address(query.after) ?? null);
       const found = await kubernetes.members({
         policy: params.id,
         group: params.group_id,

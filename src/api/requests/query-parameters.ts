@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { durationMs } from '#contracts/duration.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 import { isPrintable } from '#policy/check/validation/validate.js';
-import { parseCidr } from '#policy/model/ipv4.js';
+import { parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 
@@ -38,7 +38,7 @@ export const wordsOf = <W extends string>(words: readonly W[]) =>
   listOf((text) => words.find((word) => word === text), `Must be one of ${words.join(', ')}.`);
 
 export const networks = listOf(
-  (text) => parseCidr(text)?.prefix,
+  (text) => parseIpv4Cidr(text)?.prefix,
   'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
 );
 

@@ -4,7 +4,7 @@ import { refused } from '#api/errors/error-answer.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import type { KnownName } from '#contracts/dns/seen-lookup.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 const NameSchema = z.object({
   hostname: z.string(),

@@ -8,7 +8,7 @@ import { queryOf } from '#api/requests/query-string.js';
 import type { LiveFlow } from '#contracts/datapath/datapath.js';
 import type { Translation } from '#contracts/datapath/translation.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import {
   cutQuery,
   FlowsCutSchema,

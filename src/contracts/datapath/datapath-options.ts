@@ -36,7 +36,7 @@ export type DatapathOptions = {
    * Ranges of service addresses that the node translates (DNAT), at most `MAX_TRANSLATED`. Packets to them
    * are classified only by their destination after translation.
    */
-  readonly translated?: readonly Prefix[];
+  readonly translated?: readonly Prefix<number>[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
   readonly divertDns?: boolean;
   /** The IPv4 address and port where the service plane listens; null without a service plane. */

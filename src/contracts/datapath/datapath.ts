@@ -111,7 +111,7 @@ export type Datapath = {
    */
   arrival(source: number): Promise<Arrival>;
   /** Returns how the node translates the destination of a packet; null if the node has no NAT rules. */
-  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null>;
+  destinationTranslation(packet: Packet<number>): Promise<DestinationTranslation | null>;
   stats(): Promise<DatapathStats>;
   /**
    * Returns how many packets each rule and default of the policy in force has decided (hits), in the order
@@ -395,8 +395,8 @@ export const GROUP_COUNTS = 2 * COUNTED_VERDICTS.length;
  * not undefined.
  */
 export type FlowFilter = {
-  readonly sources: readonly Prefix[];
-  readonly destinations: readonly Prefix[];
+  readonly sources: readonly Prefix<number>[];
+  readonly destinations: readonly Prefix<number>[];
   /** Port ranges. A flow matches if its source port or its destination port is in a range. */
   readonly ports: readonly Range[];
   readonly sourcePorts: readonly Range[];

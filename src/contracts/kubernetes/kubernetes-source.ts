@@ -26,7 +26,7 @@ export type WatchedIntegration = {
 
 export type KubernetesOptions = {
   /** The networks of pods, in place of the `podCIDRs` of nodes. Undefined: those of the nodes. */
-  readonly podNetworks: readonly Prefix[] | undefined;
+  readonly podNetworks: readonly Prefix<number>[] | undefined;
   /** The name of the node whose pods are watched; null for the pods of all nodes. */
   readonly node: string | null;
   /** The name of this node in Kubernetes, if it is a node of the cluster. */
@@ -86,7 +86,7 @@ export type IntegrationFacts = {
 };
 
 /** A network of pods that a selector of `podCIDRs` selects, and the node that has it. */
-export type OwnedNetwork = { readonly prefix: Prefix; readonly owner: OwnerName };
+export type OwnedNetwork = { readonly prefix: Prefix<number>; readonly owner: OwnerName };
 
 export type MemberPage = {
   /** The networks that the selectors select, by ascending address. Empty if the page follows an address. */

@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * This file defines membership (D38a): which Kubernetes selectors select an address now. Membership changes
@@ -53,12 +53,12 @@ export type MemberList = MembershipChange;
  */
 export type SelectorResolution = {
   readonly resolved: ReadonlySet<string>;
-  readonly podNetworks: readonly Prefix[];
-  readonly networks: ReadonlyMap<string, readonly Prefix[]>;
+  readonly podNetworks: readonly Prefix<number>[];
+  readonly networks: ReadonlyMap<string, readonly Prefix<number>[]>;
 };
 
 /** Returns the set of selectors that select an address; undefined if no object owns the address. */
-export type Members = { setOf(address: number): SelectorSet | undefined };
+export type Members = { setOf(address: Address): SelectorSet | undefined };
 
 /** Decides which groups with selectors apply to a source. */
 export type Membership = { readonly resolution: SelectorResolution; readonly members: Members };

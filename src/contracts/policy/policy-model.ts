@@ -3,7 +3,7 @@ import type { KubernetesSource, TlsMatchConfig } from './policy-document.js';
 /**
  * This file defines the policy model: a policy in the form that the evaluators and the compiler use. All
  * defaults are filled in, keywords are in lower case, and groups and rules are in the order of evaluation
- * (D3). IPv4 addresses are unsigned 32-bit numbers in host order: 10.0.0.1 is 0x0a000001.
+ * (D3).
  */
 export type Action = 'allow' | 'deny';
 export type Mode = 'audit' | 'enforce';
@@ -15,7 +15,14 @@ export type Mode = 'audit' | 'enforce';
  */
 export type Verdict = 'allow' | 'deny' | 'audit' | 'redirect';
 
-export type Prefix = { readonly address: number; readonly length: number };
+/**
+ * An IP address in host order. An IPv4 address is a number of 32 bits: 10.0.0.1 is 0x0a000001. An IPv6
+ * address is a bigint of 128 bits.
+ */
+export type Address = number | bigint;
+export type Family = 'ipv4' | 'ipv6';
+export type AddressOf<F extends Family> = F extends 'ipv4' ? number : bigint;
+export type Prefix<A extends Address = Address> = { readonly address: A; readonly length: number };
 /** A range of numbers that includes both `low` and `high`. */
 export type Range = { readonly low: number; readonly high: number };
 
@@ -95,9 +102,9 @@ export type Policy = {
  * The packet fields that rules match. The ports are 0 if the protocol has no ports. ICMP type and code are 0
  * if the protocol is not ICMP.
  */
-export type Packet = {
-  readonly source: number;
-  readonly destination: number;
+export type Packet<A extends Address = Address> = {
+  readonly source: A;
+  readonly destination: A;
   readonly protocol: number;
   readonly sourcePort: number;
   readonly destinationPort: number;
@@ -106,8 +113,11 @@ export type Packet = {
 };
 
 /** The addresses and ports of a packet, in host byte order. */
-export type Ends = Pick<Packet, 'source' | 'destination' | 'sourcePort' | 'destinationPort'>;
-export function reversed({ source, destination, sourcePort, destinationPort }: Ends): Ends {
+export type Ends<A extends Address = Address> = Pick<
+  Packet<A>,
+  'source' | 'destination' | 'sourcePort' | 'destinationPort'
+>;
+export function reversed<A extends Address>({ source, destination, sourcePort, destinationPort }: Ends<A>): Ends<A> {
   return { source: destination, destination: source, sourcePort: destinationPort, destinationPort: sourcePort };
 }
 
@@ -115,7 +125,7 @@ export function reversed({ source, destination, sourcePort, destinationPort }: E
  * Tells whether an address is granted for a hostname pattern (D12). Patterns with equal `text` have the same
  * grants.
  */
-export type Grants = { has(pattern: HostnamePattern, address: number): boolean };
+export type Grants = { has(pattern: HostnamePattern, address: Address): boolean };
 export const noGrants: Grants = { has: () => false };
 
 export const IPPROTO = { icmp: 1, tcp: 6, udp: 17, dccp: 33, sctp: 132, udplite: 136 } as const;

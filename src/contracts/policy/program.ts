@@ -6,10 +6,38 @@ import type { RuleNames } from './rule-names.js';
 
 /**
  * A program is a compiled policy. It depends only on the policy, not on the kernel. A lookup in a program is
- * a search in interval maps, and every search finds an interval.
+ * a search in interval maps, and every search finds an interval. The tables of `Program` itself are those of
+ * IPv4.
  */
-export type Program = {
-  /** Maps a source address to the number of its list in `lists`. */
+export type Program = FamilyProgram & {
+  /** The tables of IPv6; null if the program is compiled for IPv4 only. */
+  readonly ipv6: Ipv6Program | null;
+  /** The hostname patterns of all rules; each pattern appears once. */
+  readonly names: readonly HostnamePattern[];
+  /** The number of ranks (positions in the order of evaluation): one for each rule and each default. */
+  readonly ranks: number;
+  readonly ruleNames: RuleNames;
+};
+
+/**
+ * The tables of IPv6. They have the numbers of address classes in place of addresses. So a lookup first finds
+ * the classes of the source and of the destination, and then needs no other search than a lookup of IPv4.
+ */
+export type Ipv6Program = FamilyProgram & { readonly classes: AddressClasses };
+
+/**
+ * The IPv6 addresses, divided into intervals at the bounds of the prefixes of a policy. An address class is
+ * such an interval, and its number is its place among them. A rule or group matches all addresses of a class,
+ * or none.
+ */
+export type AddressClasses = {
+  /** The first address of each class, ascending, as four words with the highest word first. */
+  readonly starts: Uint32Array;
+};
+
+/** The tables for the packets of one family. */
+export type FamilyProgram = {
+  /** Maps a source to the number of its list in `lists`. */
   readonly sources: Intervals;
   /**
    * A list decides the packets of all sources to which the same groups apply. It has up to `MAX_RULE_BLOCKS`
@@ -32,7 +60,7 @@ export type Program = {
     readonly wildcards: Uint32Array;
     readonly named: Uint32Array;
   };
-  /** Maps a destination address to the number of a port map in `portMaps`, or to `NONE`. */
+  /** Maps a destination to the number of a port map in `portMaps`, or to `NONE`. */
   readonly destinations: IntervalPool;
   /**
    * The port maps. A port map maps a `portMapKey` to a verdict word, to `NO_MATCH`, or to `SOURCE_PORT_MAP |
@@ -41,8 +69,6 @@ export type Program = {
   readonly portMaps: IntervalPool;
   /** Maps a source port to a verdict word or to `NO_MATCH`. */
   readonly sourcePortMaps: IntervalPool;
-  /** The hostname patterns of all rules; each pattern appears once. */
-  readonly names: readonly HostnamePattern[];
   /**
    * Each row has a rule block, a hostname pattern and a port map. The port map is searched in addition if
    * the destination has a grant for the pattern. If rules with this pattern have destinations, the port map
@@ -57,9 +83,6 @@ export type Program = {
   /** The tables for sources that Kubernetes objects own (D38a); null if no selector is resolved. */
   readonly members: MemberTables | null;
   readonly lookups: LookupTables;
-  /** The number of ranks (positions in the order of evaluation): one for each rule and each default. */
-  readonly ranks: number;
-  readonly ruleNames: RuleNames;
 };
 
 export const MAX_RULE_BLOCKS = 7;

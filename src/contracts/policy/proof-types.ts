@@ -42,7 +42,7 @@ export const PACKET_CELLS = 5;
 export const OWNER_CELL = 4;
 export const NO_OWNER_CELL = 0;
 
-export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet {
+export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet<number> {
   const cell = (at: number): number => u32At(packets, index * PACKET_CELLS + at);
   const ports = cell(2);
   const kind = cell(3);

@@ -8,7 +8,7 @@ import {
 } from '#contracts/datapath/datapath-numbers.js';
 import { type FlowTimeouts, MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask } from '#policy/model/ip-address.js';
 import { setShift } from './flow.js';
 
 /**
@@ -65,7 +65,7 @@ export type Settings = {
    * Ranges of service addresses, which the node translates (NAT). The datapath decides packets to such an
    * address by the destination after the translation alone.
    */
-  readonly translated?: readonly Prefix[];
+  readonly translated?: readonly Prefix<number>[];
   /** Whether the kernel has the function `bpf_skb_ct_lookup`, by which the ingress hook reads conntrack. */
   readonly readsConntrack?: boolean;
   /**

@@ -2,7 +2,7 @@ import type { Arrival } from '#contracts/policy/explain-facts.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import type { Route } from '#dataplane/routes/route-lines.js';
 import { readRoutes } from '#dataplane/routes/routes.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask } from '#policy/model/ip-address.js';
 
 /**
  * Returns the policed interfaces, and the interface on which packets from this source address arrive. It

@@ -2,7 +2,7 @@ import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js'
 import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /** A route for one prefix, from the routing table `main` or `local`. */
-export type Route = Prefix & {
+export type Route = Prefix<number> & {
   /**
    * True for a route of the routing table `local`. The kernel searches that table first, so its routes take
    * precedence over more specific routes of other tables.

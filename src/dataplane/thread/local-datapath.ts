@@ -352,7 +352,7 @@ export class LocalDatapath {
     return arrivalOf(source, this.#kernel.hooks.interfaces().policed);
   }
 
-  destinationTranslation(packet: Packet): DestinationTranslation | null {
+  destinationTranslation(packet: Packet<number>): DestinationTranslation | null {
     if (!this.#opened().loaded.slots.translates) return null;
     return destinationTranslationOf(packet, this.#options.translated);
   }

@@ -3,7 +3,7 @@ import type { FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
 import type { DestinationTranslation, End } from '#contracts/datapath/translation.js';
 import { type Packet, PORT_PROTOCOLS, type Prefix } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_OFFSETS, icmpQueryOf } from '#dataplane/abi/flow.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask } from '#policy/model/ip-address.js';
 import { Conntrack, type Tuple } from './conntrack.js';
 
 /** Number of flows that are looked up between two turns of the event loop; this takes about 7 ms. */
@@ -24,7 +24,10 @@ export async function withTranslations(page: FlowPage): Promise<FlowPage> {
 }
 
 /** Returns how the node translates the destination of a packet. `translated`: ranges of service addresses. */
-export function destinationTranslationOf(packet: Packet, translated: readonly Prefix[] = []): DestinationTranslation {
+export function destinationTranslationOf(
+  packet: Packet<number>,
+  translated: readonly Prefix<number>[] = [],
+): DestinationTranslation {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const isService = translated.some(({ address, length }) => mask(destination, length) === address >>> 0);
   const isKnown = PORT_PROTOCOLS.includes(protocol) && sourcePort !== 0;

@@ -1,5 +1,5 @@
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { descriptorIn, type ListeningSocket, type SocketDescriptors } from '#sockets/listening/listening-sockets.js';
 
 const BUFFER_BYTES = 4 << 20;
@@ -22,7 +22,7 @@ export function listensAt({ listen, transparent }: Pick<DnsOptions, 'listen' | '
     ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
   ];
   return all.map(({ host, port, isTransparent }) => {
-    const address = parseAddress(host);
+    const address = parseIpv4Address(host);
     if (address === undefined) throw new Error(`listen for DNS queries: ${host} is not an IPv4 address`);
     return { address, port, isTransparent };
   });

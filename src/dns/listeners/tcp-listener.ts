@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { FrameReader, framed } from '#dns/wire/message/framing.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { listenOnDuplicate } from '#sockets/socket-options.js';
 import type { ListenerParts } from './udp-listener.js';
@@ -106,7 +106,7 @@ export class TcpListener {
   }
 
   #accept(socket: Socket): void {
-    const source = parseAddress(socket.remoteAddress ?? '');
+    const source = parseIpv4Address(socket.remoteAddress ?? '');
     if (source === undefined || this.#connections.size >= CONNECTIONS || this.#refuses(socket)) {
       this.parts.counts.refuse('connection');
       socket.destroy();

@@ -1,5 +1,5 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
-import { covers, parseCidr } from '#policy/model/ipv4.js';
+import { covers, parseIpv4Cidr } from '#policy/model/ip-address.js';
 
 /**
  * A special-purpose address block. `isAlwaysRemoved`: the rebinding protection removes addresses of this
@@ -50,13 +50,13 @@ export function specialBlockOf(address: number): SpecialBlock | null {
 function blocks(
   list: readonly (readonly [text: string, name: string])[],
   isAlwaysRemoved: boolean,
-): readonly (SpecialBlock & { readonly prefix: Prefix })[] {
+): readonly (SpecialBlock & { readonly prefix: Prefix<number> })[] {
   return list.flatMap(([text, name]) => prefixes(text).map((prefix) => ({ prefix, name, isAlwaysRemoved })));
 }
 
-function prefixes(...texts: readonly string[]): readonly Prefix[] {
+function prefixes(...texts: readonly string[]): readonly Prefix<number>[] {
   return texts.map((text) => {
-    const parsed = parseCidr(text);
+    const parsed = parseIpv4Cidr(text);
     if (parsed === undefined) throw new RangeError(`${text} is not an IPv4 network in CIDR notation`);
     return parsed.prefix;
   });

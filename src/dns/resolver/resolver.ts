@@ -16,7 +16,7 @@ import { respond, respondError, templateOf } from '#dns/wire/message/response.js
 import type { NameKey } from '#dns/wire/name.js';
 import { addressesOf, cacheSecondsOf, chainOf } from '#dns/wire/records/address-chain.js';
 import { type Removal, withoutUnenforceable } from '#dns/wire/records/record-filter.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import { ActiveLookups } from './active-lookups.js';

@@ -4,7 +4,7 @@ import { type Endpoint, textOf } from '#dns/dns-options.js';
 import { FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Message } from '#dns/wire/message/dns-message.js';
 import { nameOf } from '#dns/wire/name.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { sourceTowards } from '#sockets/routes/source-address.js';
 import type { Pump } from '#sockets/udp/pump.js';
 import type { UpstreamQuery } from './pending-query.js';
@@ -64,7 +64,7 @@ export class Upstream {
     private readonly onAliveness: () => void,
   ) {
     this.address = textOf(endpoint);
-    const address = parseAddress(endpoint.host);
+    const address = parseIpv4Address(endpoint.host);
     if (address === undefined) throw new Error(`open the DNS upstream ${endpoint.host}: it is not an IPv4 address`);
     this.#to = { address, port: endpoint.port };
     this.#pool = new UdpPool(pump, this.#to, mark, onStray, () => this.renew());

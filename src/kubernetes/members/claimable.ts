@@ -1,6 +1,6 @@
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
-import { containsPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { containsPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
 
 /**
  * The facts that decide which addresses an object may own. `podNetworks`: the configured networks of pods;
@@ -9,7 +9,7 @@ import { containsPrefix, parseCidr } from '#policy/model/ipv4.js';
  * addresses of this node.
  */
 export type AddressFacts = {
-  readonly podNetworks?: readonly Prefix[] | undefined;
+  readonly podNetworks?: readonly Prefix<number>[] | undefined;
   readonly own?: (() => ReadonlySet<number>) | undefined;
   readonly nodeName?: string | undefined;
 };
@@ -19,7 +19,7 @@ export type AddressFacts = {
  * or node.
  */
 const UNUSABLE = ['0.0.0.0/8', '127.0.0.0/8', '224.0.0.0/4', '255.255.255.255/32'].flatMap(
-  (text) => parseCidr(text)?.prefix ?? [],
+  (text) => parseIpv4Cidr(text)?.prefix ?? [],
 );
 
 /**
@@ -27,7 +27,7 @@ const UNUSABLE = ['0.0.0.0/8', '127.0.0.0/8', '224.0.0.0/4', '255.255.255.255/32
  * status of pods could apply the rules of a pod to any address.
  */
 export function mayClaim(object: KubernetesObject, address: number, facts: AddressFacts): boolean {
-  const isIn = (prefix: Prefix) => containsPrefix(prefix, { address, length: 32 });
+  const isIn = (prefix: Prefix<number>) => containsPrefix(prefix, { address, length: 32 });
   if (UNUSABLE.some(isIn)) return false;
   const { podNetworks = [], own, nodeName } = facts;
   if (object.resource === 'pods' && podNetworks.length > 0 && !podNetworks.some(isIn)) return false;

@@ -62,7 +62,7 @@ type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorI
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,
-  podNetworks: readonly Prefix[],
+  podNetworks: readonly Prefix<number>[],
 ): readonly MembershipWarning[] {
   const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
   const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');

@@ -3,7 +3,7 @@ import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { IntegrationObjects } from '#kubernetes/members/integration-objects.js';
 import type { NodeRecord, ResourceName } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { containsPrefix } from '#policy/model/ipv4.js';
+import { containsPrefix } from '#policy/model/ip-address.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 
 /**
@@ -15,10 +15,10 @@ import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.
 export function resolutionOf(
   selectors: readonly ParsedSelector[],
   integrations: ReadonlyMap<string, IntegrationObjects>,
-  configuredNetworks: readonly Prefix[] | undefined,
+  configuredNetworks: readonly Prefix<number>[] | undefined,
 ): SelectorResolution {
   const resolved = new Set<string>();
-  const networks = new Map<string, readonly Prefix[]>();
+  const networks = new Map<string, readonly Prefix<number>[]>();
   for (const selector of selectors) {
     const objects = integrations.get(selector.integration);
     if (objects === undefined || !isResolvable(selector, objects)) continue;
@@ -65,7 +65,7 @@ function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: 
  * namespaces are watched, because the pods of all other namespaces would be deny-only too. If only the pods
  * of one node are known, returns the networks of that node.
  */
-function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix[] | undefined) {
+function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix<number>[] | undefined) {
   const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));
   const complete = withPods.filter((objects) => has(objects, 'pods'));
   if (configured !== undefined) return complete.length > 0 && complete.length === withPods.length ? configured : [];
@@ -80,7 +80,7 @@ function isOfAllNamespaces({ resource, namespace }: WatchScope): boolean {
   return resource === 'pods' && namespace === null;
 }
 
-function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix[] {
+function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix<number>[] {
   return sortedPrefixes(selectedNodes(selector, objects).flatMap((node) => node.podNetworks));
 }
 
@@ -89,9 +89,9 @@ export function selectedNodes(selector: NodeSelector, { nodes }: IntegrationObje
 }
 
 /** Returns the prefixes in order, without those that another prefix contains. */
-function sortedPrefixes(prefixes: readonly Prefix[]): readonly Prefix[] {
+function sortedPrefixes(prefixes: readonly Prefix<number>[]): readonly Prefix<number>[] {
   const sorted = [...prefixes].sort((a, b) => a.address - b.address || a.length - b.length);
-  const kept: Prefix[] = [];
+  const kept: Prefix<number>[] = [];
   for (const prefix of sorted) {
     const last = kept.at(-1);
     if (last === undefined || !containsPrefix(last, prefix)) kept.push(prefix);

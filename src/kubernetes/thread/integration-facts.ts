@@ -7,7 +7,7 @@ import type {
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { MembershipWarning } from '#kubernetes/members/membership-warnings.js';
 import type { Memberships } from '#kubernetes/members/memberships.js';
-import { formatAddress, formatPrefix } from '#policy/model/ipv4.js';
+import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
 
 /** Returns the facts about an API server for its status. `selectors`: the selectors of policies. */

@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import { parseVersion } from '#kubernetes/api-server/api-objects.js';
-import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import { parseIpv4Address, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
 /**
@@ -171,7 +171,7 @@ function lenient<T>(read: () => T, otherwise: T): T {
 }
 
 function readableAddresses(list: readonly unknown[]): readonly number[] {
-  const found = list.map((text) => (typeof text === 'string' ? parseAddress(text) : undefined));
+  const found = list.map((text) => (typeof text === 'string' ? parseIpv4Address(text) : undefined));
   return [...new Set(found.filter((address) => address !== undefined))];
 }
 
@@ -193,13 +193,13 @@ function podAddresses(status: Fields): readonly number[] {
 function ipv4Addresses(list: readonly unknown[]): readonly number[] {
   if (list.length > MAX_ADDRESSES) throw new Damaged();
   const found = list.map(textOf).filter((text) => !text.includes(':'));
-  return found.length === 0 ? NONE : [...new Set(found.map((text) => parseAddress(text) ?? damaged()))];
+  return found.length === 0 ? NONE : [...new Set(found.map((text) => parseIpv4Address(text) ?? damaged()))];
 }
 
-function ipv4Networks(list: readonly unknown[]): readonly Prefix[] {
+function ipv4Networks(list: readonly unknown[]): readonly Prefix<number>[] {
   if (list.length > MAX_ADDRESSES) throw new Damaged();
   const found = list.map(textOf).filter((text) => !text.includes(':'));
-  return found.length === 0 ? NONE : found.map((text) => (parseCidr(text) ?? damaged()).prefix);
+  return found.length === 0 ? NONE : found.map((text) => (parseIpv4Cidr(text) ?? damaged()).prefix);
 }
 
 function labelsOf(value: unknown): Labels {

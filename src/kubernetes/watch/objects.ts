@@ -46,7 +46,7 @@ export type NodeRecord = ObjectRecord & {
   readonly internal: readonly number[];
   readonly external: readonly number[];
   /** The IPv4 networks of `podCIDRs`. */
-  readonly podNetworks: readonly Prefix[];
+  readonly podNetworks: readonly Prefix<number>[];
 };
 
 export type NamespaceRecord = ObjectRecord & { readonly resource: 'namespaces' };

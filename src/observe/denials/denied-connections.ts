@@ -6,7 +6,7 @@ import type { FindingDelta } from '#observe/findings/finding.js';
 import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
 import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 /**
  * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in total,

@@ -13,7 +13,7 @@ import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
 import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
 import { AT, startOf, wide } from '#observe/wiretap/messages/event-record.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 /**
  * `DETAILED` is the maximum number of findings with addresses between two calls of `drain`. At this maximum,

@@ -1,10 +1,10 @@
 import { isIPv6, SocketAddress } from 'node:net';
 import type { Prefix } from '#contracts/policy/policy-model.js';
-import { formatAddress, mask, parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import { formatAddress, mask, parseIpv4Address, parseIpv4Cidr } from '#policy/model/ip-address.js';
 
 type Ipv6Prefix = { readonly ipv6: bigint; readonly length: number };
 /** An IPv4 or IPv6 network in a filter of finding addresses. */
-export type Network = Prefix | Ipv6Prefix;
+export type Network = Prefix<number> | Ipv6Prefix;
 
 const IPV6_BITS = 128;
 
@@ -13,7 +13,7 @@ const IPV6_BITS = 128;
  * if the text is neither.
  */
 export function readNetwork(text: string): Network | undefined {
-  const ipv4 = parseCidr(text)?.prefix;
+  const ipv4 = parseIpv4Cidr(text)?.prefix;
   if (ipv4 !== undefined) return ipv4;
   const [, address = '', digits = `${IPV6_BITS}`] = /^([^/%]+)(?:\/(0|[1-9]\d{0,2}))?$/.exec(text) ?? [];
   const [value, length] = [parseIpv6(address), Number(digits)];
@@ -26,7 +26,7 @@ export function isWithin(network: Network, address: string): boolean {
     const value = parseIpv6(address);
     return value !== undefined && firstBits(value, network.length) === network.ipv6;
   }
-  const value = parseAddress(address);
+  const value = parseIpv4Address(address);
   return value !== undefined && mask(value, network.length) === network.address;
 }
 

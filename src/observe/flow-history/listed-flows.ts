@@ -4,12 +4,12 @@ import { FOLDED, FOLDED_BITS, type SeenFlows, VERDICT_BITS } from '#contracts/an
 import { PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { nameTest } from '#observe/names/name-test.js';
-import { formatAddress, mask } from '#policy/model/ipv4.js';
+import { formatAddress, mask } from '#policy/model/ip-address.js';
 
 /** An empty list selects all flows. A folded flow is in a destination network if both overlap. */
 export type SeenFlowQuery = {
-  readonly sources: readonly Prefix[];
-  readonly destinations: readonly Prefix[];
+  readonly sources: readonly Prefix<number>[];
+  readonly destinations: readonly Prefix<number>[];
   /** Destination ports. */
   readonly ports: readonly Range[];
   readonly protocols: readonly number[];
@@ -57,7 +57,7 @@ function testOf(seen: SeenFlows, query: SeenFlowQuery): (row: number) => boolean
   const { ports, protocols, sinceS } = query;
   const verdicts = query.verdicts.map((verdict): number => VERDICT_NUMBER[verdict]);
   const isNamed = nameTest(query.hostnames);
-  const isIn = (networks: readonly Prefix[], address: number, bits: number): boolean =>
+  const isIn = (networks: readonly Prefix<number>[], address: number, bits: number): boolean =>
     networks.length === 0 ||
     networks.some(({ address: network, length }) => {
       const common = Math.min(length, bits);

@@ -159,7 +159,7 @@ function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
 }
 
-function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
+function addressTest(prefixes: readonly Prefix<number>[], field: number): RecordTest {
   return (words, at) => {
     // A filter contains only IPv4 prefixes, which never match an IPv6 address.
     if ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.ipv6) return false;
@@ -168,7 +168,7 @@ function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
   };
 }
 
-function contains({ address, length }: Prefix, tested: number): boolean {
+function contains({ address, length }: Prefix<number>, tested: number): boolean {
   return length === 0 || (tested ^ address) >>> (32 - length) === 0;
 }
 

@@ -1,9 +1,10 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { Family, Group, Policy } from '#contracts/policy/policy-model.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { LookupCompiler } from '#policy/compile/lookups/lookup-compiler.js';
 import type { RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
+import type { ClassNumbers } from '#policy/compile/sources/class-numbers.js';
 import { type Populations, populations } from '#policy/compile/sources/source-populations.js';
 import { Budget, type Used } from '#policy/model/budget.js';
 import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rules/rule-names.js';
@@ -13,14 +14,11 @@ import { ProgramTables } from './program-tables.js';
 import { Sequences } from './sequences.js';
 
 /**
- * Caches results of earlier compilations for the next compilation: rule blocks, source intervals with their
- * groups, rule names and work tables. Unused rule blocks are discarded when they outnumber the rule blocks of
- * the latest compilation by more than `FEW`.
+ * Caches results of earlier compilations for the next compilation, also the names of rules.
  */
 export class CompileMemory {
-  readonly tables = new ProgramTables();
-  readonly lookups = new LookupCompiler();
-  private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
+  readonly ipv4 = new FamilyMemory('ipv4');
+  readonly ipv6 = new FamilyMemory('ipv6');
   private named:
     | {
         readonly groups: readonly Group[];
@@ -28,39 +26,6 @@ export class CompileMemory {
         readonly ruleNames: RuleNames;
       }
     | undefined;
-  private runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
-  private ruleBlocks: (RuleBlock | null)[] = [];
-  private stamps = new GrowingUint32Array();
-  private stamp = 0;
-  private wanted = 0;
-
-  begin(): void {
-    this.tables.clear();
-    this.stamp = (this.stamp + 1) >>> 0;
-    this.wanted = 0;
-  }
-
-  /**
-   * Returns the source addresses of a policy, divided by the groups that apply to them. Returns the latest
-   * result again if no group has changed its sources, and no group has gained or lost all its rules or its
-   * default action.
-   */
-  populations(policy: Policy, budget: Budget): Populations {
-    const { groups } = policy;
-    const { known } = this;
-    if (known !== undefined && sameSources(known.groups, groups)) {
-      budget.ranks(groups.length);
-      budget.entries('sources', known.used.entries);
-      budget.steps(known.used.steps);
-      this.known = { ...known, groups };
-      return known.found;
-    }
-    const before = budget.used;
-    const found = populations(policy, budget);
-    const { entries, steps } = budget.used;
-    this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
-    return found;
-  }
 
   /** The sources are those of the latest result if neither the sources nor the resolution has changed. */
   ruleNames(policy: Policy, resolution: SelectorResolution): RuleNames {
@@ -74,6 +39,76 @@ export class CompileMemory {
         : ruleNamesAfter(named.ruleNames, named.groups, policy, sources);
     this.named = { groups: policy.groups, resolution, ruleNames };
     return ruleNames;
+  }
+}
+
+/**
+ * Caches results of earlier compilations for the next compilation of the same family: rule blocks, source
+ * intervals with their groups, and work tables. Unused rule blocks are discarded when they outnumber the rule
+ * blocks of the latest compilation by more than `FEW`.
+ */
+export class FamilyMemory {
+  readonly tables = new ProgramTables();
+  readonly lookups = new LookupCompiler();
+  private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
+  /** The latest populations with the numbers of all classes of their policy. */
+  private placed: { readonly own: Populations; readonly found: Populations } | undefined;
+  private runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
+  private ruleBlocks: (RuleBlock | null)[] = [];
+  private stamps = new GrowingUint32Array();
+  private stamp = 0;
+  private wanted = 0;
+
+  constructor(readonly family: Family) {}
+
+  /** `classes`: the address classes of the next program; null for IPv4. */
+  begin(classes: ClassNumbers | null): void {
+    this.tables.begin(classes);
+    this.stamp = (this.stamp + 1) >>> 0;
+    this.wanted = 0;
+  }
+
+  /**
+   * Returns the source addresses of a policy, divided by the groups that apply to them. Returns the latest
+   * result again if no group has changed its sources, and no group has gained or lost all its rules or its
+   * default action.
+   */
+  populations(policy: Policy, classes: ClassNumbers | null, budget: Budget): Populations {
+    const own = this.ownPopulations(policy, budget);
+    return classes === null || own.classStarts === null ? own : this.place(own, classes, own.classStarts);
+  }
+
+  /**
+   * Returns the populations with the numbers of all classes. Returns the latest result again if it is equal,
+   * so that the tables made of it are used again.
+   */
+  private place(own: Populations, classes: ClassNumbers, classStarts: readonly bigint[]): Populations {
+    const starts = new GrowingUint32Array();
+    starts.append(own.starts.array, 0, own.starts.length);
+    classes.place(starts.array, 0, starts.length, classStarts);
+    const { placed } = this;
+    const isSame =
+      placed?.own === own && starts.trimmed().every((start, at) => placed.found.starts.array[at] === start);
+    if (isSame) return placed.found;
+    this.placed = { own, found: { ...own, starts, classStarts: null } };
+    return this.placed.found;
+  }
+
+  private ownPopulations(policy: Policy, budget: Budget): Populations {
+    const { groups } = policy;
+    const { known } = this;
+    if (known !== undefined && sameSources(known.groups, groups)) {
+      budget.ranks(groups.length);
+      budget.entries('sources', known.used.entries);
+      budget.steps(known.used.steps);
+      this.known = { ...known, groups };
+      return known.found;
+    }
+    const before = budget.used;
+    const found = populations(policy, this.family, budget);
+    const { entries, steps } = budget.used;
+    this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
+    return found;
   }
 
   /**

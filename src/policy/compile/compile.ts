@@ -1,19 +1,21 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u8At, u32At } from '#arrays/read.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
-import type { Action, Mode, Policy, Rule } from '#contracts/policy/policy-model.js';
-import { NONE, type Program } from '#contracts/policy/program.js';
+import type { Action, HostnamePattern, Mode, Policy, Rule } from '#contracts/policy/policy-model.js';
+import { type FamilyProgram, type Ipv6Program, NONE, type Program } from '#contracts/policy/program.js';
 import { MAX_RANKS, verdictWord, wordAt } from '#contracts/policy/verdict-word.js';
 import { RuleBlockCompiler } from '#policy/compile/rule-blocks/rule-block-compiler.js';
 import { Division } from '#policy/compile/rule-blocks/rule-block-division.js';
+import { ClassNumbers } from '#policy/compile/sources/class-numbers.js';
 import { type GroupViews, viewsOf } from '#policy/compile/sources/group-views.js';
 import { withMembers } from '#policy/compile/sources/member-populations.js';
 import { type Populations, sourceMap } from '#policy/compile/sources/source-populations.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
 import { outcome } from '#policy/model/rules/rank.js';
+import { addressClasses } from '#policy/model/sources/address-classes.js';
 import { selectorGroups } from '#policy/model/sources/group-sets.js';
-import { CompileMemory } from './compile-memory.js';
+import { CompileMemory, type FamilyMemory } from './compile-memory.js';
 import type { RuleWords } from './program-tables.js';
 import { Sequences } from './sequences.js';
 
@@ -29,6 +31,8 @@ export type CompileOptions = {
   readonly copies?: number;
   /** A cache of results of earlier compilations. `compile` adds new results. */
   readonly memory?: CompileMemory;
+  /** Whether the program has the tables of IPv6. */
+  readonly ipv6?: boolean;
   /** Which Kubernetes selectors are resolved, and the addresses that they select. Default: none. */
   readonly membership?: ListedMembership | undefined;
 };
@@ -41,34 +45,79 @@ export type CompileOptions = {
  */
 export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
-  const { membership = NOTHING_LISTED } = options;
-  const views = viewsOf(policy, membership.scope);
+  const { membership = NOTHING_LISTED, memory = new CompileMemory(), copies } = options;
+  const context: FamilyContext = { policy, membership, copies, budget };
+  const ipv4 = compileFamily(context, memory.ipv4, null, []);
+  const ipv6 = options.ipv6 === true ? compileIpv6(context, memory.ipv6, ipv4.names) : null;
+  return {
+    ...ipv4.tables,
+    ipv6: ipv6?.tables ?? null,
+    names: ipv6?.names ?? ipv4.names,
+    ranks: ipv4.ranks,
+    ruleNames: memory.ruleNames(policy, membership.scope),
+  };
+}
+
+type FamilyContext = {
+  readonly policy: Policy;
+  readonly membership: ListedMembership;
+  readonly copies: number | undefined;
+  readonly budget: Budget;
+};
+
+type Compiled<Tables> = {
+  readonly tables: Tables;
+  /** The hostname patterns of the rules. A pattern of both families has the same number in both. */
+  readonly names: readonly HostnamePattern[];
+  readonly ranks: number;
+};
+
+function compileIpv6(
+  context: FamilyContext,
+  memory: FamilyMemory,
+  names: readonly HostnamePattern[],
+): Compiled<Ipv6Program> {
+  // No Kubernetes object owns an IPv6 address, and no network of pods has IPv6 addresses.
+  const { scope } = context.membership;
+  const membership = { ...NOTHING_LISTED, scope: { ...scope, podNetworks: [] } };
+  const classes = new ClassNumbers(context.policy.groups);
+  const compiled = compileFamily({ ...context, membership }, memory, classes, names);
+  return { ...compiled, tables: { ...compiled.tables, classes: addressClasses(classes.starts) } };
+}
+
+/** Compiles the tables of one family. `classes`: the address classes of IPv6; null for IPv4. */
+function compileFamily(
+  { policy, membership, copies, budget }: FamilyContext,
+  memory: FamilyMemory,
+  classes: ClassNumbers | null,
+  names: readonly HostnamePattern[],
+): Compiled<FamilyProgram> {
+  const views = viewsOf(policy, membership.scope, memory.family);
   const words = wordsOf(policy, views, budget);
-  const memory = options.memory ?? new CompileMemory();
-  const bases = memory.populations(views.policy, budget);
+  const bases = memory.populations(views.policy, classes, budget);
   const selectors = selectorGroups(policy.groups, membership.scope);
   const found = selectors.size === 0 ? bases : withMembers(views, bases, selectors, membership, budget);
-  const division = new Division(views.policy, found, options.copies);
+  const division = new Division(views.policy, found, copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
-  memory.begin();
+  memory.begin(classes);
+  for (const pattern of names) memory.tables.addName(pattern);
   const lookups = memory.lookups.compile(views, words, found, memory.tables);
   const source = new RuleBlockSource(views.policy, words, runs, memory, budget);
   const ruleBlocks = new Uint32Array(runs.count);
   for (let run = 0; run < runs.count; run++) ruleBlocks[run] = source.ruleBlock(run);
   memory.end();
   const { lists, ofPopulations: listOfPopulation } = listsOfRuns(found, ofPopulations, ruleBlocks, words, budget);
-  return {
+  const tables = {
     sources: sourceMap(found, listOfPopulation),
     members: membersOf(found, listOfPopulation),
     lists: listsOf(lists),
     ...memory.tables.tables(),
     lookups,
-    ranks: words.ranks,
-    ruleNames: memory.ruleNames(policy, membership.scope),
   };
+  return { tables, names: memory.tables.patterns, ranks: words.ranks };
 }
 
-function membersOf({ members }: Populations, listOfPopulation: GrowingUint32Array): Program['members'] {
+function membersOf({ members }: Populations, listOfPopulation: GrowingUint32Array): FamilyProgram['members'] {
   if (members === null) return null;
   const { bases, trees, pairs, sets, selectors } = members;
   const named = [...selectors].map(([key, groups]) => ({ key, groups }));
@@ -198,10 +247,10 @@ class RuleBlockSource {
     private readonly policy: Policy,
     private readonly words: Words,
     private readonly runs: Sequences,
-    private readonly memory: CompileMemory,
+    private readonly memory: FamilyMemory,
     private readonly budget: Budget,
   ) {
-    this.compiler = new RuleBlockCompiler(budget);
+    this.compiler = new RuleBlockCompiler(memory.family, budget);
     this.facts = factsOfGroups(policy.groups);
     this.uses = new Uint32Array(policy.groups.length);
     const { array, length } = runs.cells;
@@ -258,7 +307,7 @@ class RuleBlockSource {
   }
 }
 
-function listsOf(lists: Sequences): Program['lists'] {
+function listsOf(lists: Sequences): FamilyProgram['lists'] {
   const offsets = new Uint32Array(lists.count + 1);
   const ruleBlocks = new GrowingUint32Array();
   const defaults = new Uint32Array(lists.count);

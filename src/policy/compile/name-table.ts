@@ -1,6 +1,6 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import type { HostnamePattern } from '#contracts/policy/policy-model.js';
-import type { Program } from '#contracts/policy/program.js';
+import type { FamilyProgram } from '#contracts/policy/program.js';
 
 export type NamePortMap = { readonly name: number; readonly portMap: number };
 
@@ -38,9 +38,8 @@ export class NameTable {
     }
   }
 
-  tables(): Pick<Program, 'names' | 'namePortMaps'> {
+  tables(): Pick<FamilyProgram, 'namePortMaps'> {
     return {
-      names: this.names,
       namePortMaps: {
         ruleBlocks: this.owners.trimmed(),
         names: this.members.trimmed(),

@@ -1,14 +1,16 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
+import type { IntervalPool } from '#contracts/policy/interval-map.js';
 import type { HostnamePattern } from '#contracts/policy/policy-model.js';
-import { DESTINATION_MAP, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import { DESTINATION_MAP, type FamilyProgram, NONE, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { RULE_BLOCK, type RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
+import type { ClassNumbers } from '#policy/compile/sources/class-numbers.js';
 import { Budget } from '#policy/model/budget.js';
 import { NameTable } from './name-table.js';
 import { Sequences } from './sequences.js';
 
-type Tables = Pick<Program, 'ruleBlocks' | 'destinations' | 'portMaps' | 'sourcePortMaps' | 'names' | 'namePortMaps'>;
+type Tables = Pick<FamilyProgram, 'ruleBlocks' | 'destinations' | 'portMaps' | 'sourcePortMaps' | 'namePortMaps'>;
 
 /**
  * The verdict words (rank and verdict) of the rules in a rule block. That of rule `n` is `words[first + n]`.
@@ -32,8 +34,11 @@ export class ProgramTables {
   private readonly sharedNumbers = new GrowingUint32Array();
   private readonly knownSourcePortMaps = new Sequences(Budget.unlimited, 'source-port maps', 1);
   private readonly scratch = new GrowingUint32Array();
+  private classes: ClassNumbers | null = null;
 
-  clear(): void {
+  /** Removes all rule blocks. `classes`: the address classes of the next program; null for IPv4. */
+  begin(classes: ClassNumbers | null): void {
+    this.classes = classes;
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
     for (const pool of [this.destinations, this.portMaps, this.sourcePortMaps]) pool.clear();
     this.names = new NameTable();
@@ -59,7 +64,7 @@ export class ProgramTables {
    * `shared`: another rule block contains some of the same rules. Then equal port maps are likely, and the
    * function searches for a stored equal port map.
    */
-  add({ cells, names }: RuleBlock, words: RuleWords, shared: boolean): number {
+  add({ cells, names, classStarts }: RuleBlock, words: RuleWords, shared: boolean): number {
     const number = this.maps.length;
     const firstMap = this.destinations.count;
     const maps = u32At(cells, RULE_BLOCK.maps);
@@ -67,7 +72,8 @@ export class ProgramTables {
     const starts = RULE_BLOCK.length + maps;
     const portMapEnds = starts + 2 * intervals;
     const portMaps = this.addPortMaps(cells, portMapEnds, words, shared);
-    this.destinations.addMaps(cells, RULE_BLOCK.length, starts, intervals, portMaps);
+    const firstInterval = this.destinations.addMaps(cells, RULE_BLOCK.length, starts, intervals, portMaps);
+    if (classStarts !== null) this.destinations.placeStarts(firstInterval, this.classes, classStarts);
     const map = u32At(cells, RULE_BLOCK.map);
     this.maps.push(map === NONE ? NONE : firstMap + map);
     this.wildcards.push(portMapAt(portMaps, u32At(cells, RULE_BLOCK.wildcard)));
@@ -217,9 +223,10 @@ class Pool {
 
   /**
    * Copies destination maps from a rule block. The rule block contains, in this order, the end of each map,
-   * the start of each interval, and the port-map number of each interval.
+   * the start of each interval, and the port-map number of each interval. Returns the index of the first
+   * added interval.
    */
-  addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, portMaps: PortMapNumbers): void {
+  addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, portMaps: PortMapNumbers): number {
     const before = this.starts.length;
     this.starts.append(cells, starts, starts + intervals);
     this.values.reserve(intervals);
@@ -229,6 +236,14 @@ class Pool {
     }
     this.values.length += intervals;
     for (let at = ends; at < starts; at++) this.offsets.push(before + u32At(cells, at));
+    return before;
+  }
+
+  /**
+   * Replaces the starts of the intervals from index `from` on, which are numbers of the classes in `own`.
+   */
+  placeStarts(from: number, classes: ClassNumbers | null, own: readonly bigint[]): void {
+    classes?.place(this.starts.array, from, this.starts.length, own);
   }
 
   /**
@@ -253,7 +268,7 @@ class Pool {
     for (let at = ends; at < from; at++) this.offsets.push(before + u32At(cells, at));
   }
 
-  trimmed(): Program['portMaps'] {
+  trimmed(): IntervalPool {
     return { starts: this.starts.trimmed(), values: this.values.trimmed(), offsets: this.offsets.trimmed() };
   }
 }

@@ -1,9 +1,17 @@
 import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/policy/interval-map.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import {
+  DESTINATION_MAP,
+  type FamilyProgram,
+  NONE,
+  type Program,
+  portMapKey,
+  SOURCE_PORT_MAP,
+} from '#contracts/policy/program.js';
 import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { valueAt } from '#policy/model/intervals.js';
+import { classOf } from '#policy/model/sources/address-classes.js';
 import { populationOf } from '#policy/model/sources/member-index.js';
 
 const noNames: ReadonlySet<number> = new Set();
@@ -15,6 +23,18 @@ const noNames: ReadonlySet<number> = new Set();
  * object owns it.
  */
 export function classify(program: Program, packet: Packet, names: ReadonlySet<number> = noNames, set?: number): number {
+  const { source, destination } = packet;
+  if (typeof source === 'number' && typeof destination === 'number')
+    return wordIn(program, { ...packet, source, destination }, names, set);
+  if (typeof source === 'number' || typeof destination === 'number' || program.ipv6 === null)
+    throw new RangeError('the program has no tables for the addresses of this packet');
+  const { classes } = program.ipv6;
+  const points = { source: classOf(classes, source), destination: classOf(classes, destination) };
+  return wordIn(program.ipv6, { ...packet, ...points }, names, set);
+}
+
+/** `packet` has a point in place of each address: an IPv4 address, or the number of an address class. */
+function wordIn(program: FamilyProgram, packet: Packet<number>, names: ReadonlySet<number>, set?: number): number {
   const { lists, ruleBlocks, destinations } = program;
   const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = portMapKey(packet.protocol, low16);
@@ -39,7 +59,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
   return u32At(lists.defaults, list);
 }
 
-function listOf({ sources, members }: Program, source: number, set: number | undefined): number {
+function listOf({ sources, members }: FamilyProgram, source: number, set: number | undefined): number {
   if (members === null || set === undefined) return valueAt(sources, source);
   return u32At(members.lists, populationOf(members, source, set));
 }
@@ -48,7 +68,11 @@ function listOf({ sources, members }: Program, source: number, set: number | und
  * Yields the numbers of the port maps or destination maps that granted hostname patterns add to a rule block.
  * The binary search requires rows that are sorted by rule block.
  */
-function* namePortMaps({ namePortMaps }: Program, ruleBlock: number, names: ReadonlySet<number>): Generator<number> {
+function* namePortMaps(
+  { namePortMaps }: FamilyProgram,
+  ruleBlock: number,
+  names: ReadonlySet<number>,
+): Generator<number> {
   if (names.size === 0) return;
   const { ruleBlocks } = namePortMaps;
   let low = 0;
@@ -63,7 +87,7 @@ function* namePortMaps({ namePortMaps }: Program, ruleBlock: number, names: Read
   }
 }
 
-function wordOf({ portMaps, sourcePortMaps }: Program, portMap: number, key: number, sourcePort: number): number {
+function wordOf({ portMaps, sourcePortMaps }: FamilyProgram, portMap: number, key: number, sourcePort: number): number {
   if (portMap === NONE) return NO_MATCH;
   const value = searchMap(portMaps, portMap, key);
   return value < SOURCE_PORT_MAP ? value : searchMap(sourcePortMaps, value - SOURCE_PORT_MAP, sourcePort);

@@ -6,7 +6,7 @@ import {
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { covers } from '#policy/model/ipv4.js';
+import { covers } from '#policy/model/ip-address.js';
 
 /**
  * The name of a matcher of a rule that does not match a packet. `mismatch` returns the first such matcher.

@@ -71,7 +71,7 @@ export type ExplainedConnection = {
  */
 export function explainConnection(
   policy: Policy,
-  packet: Packet,
+  packet: Packet<number>,
   grants: Grants,
   question: ConnectionFacts,
   plane: PlaneState,

@@ -9,7 +9,7 @@ import { matchTlsBlock } from '#policy/evaluate/connection/tls-block.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { RankOwner } from '#policy/model/rules/rank.js';
 import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/sources/rule-scope.js';
@@ -25,7 +25,7 @@ import { decideByNode, decideUnforwarded, NO_NODE, type NodeDecision, nodeEffect
  */
 export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
   | {
-      readonly packet: Packet;
+      readonly packet: Packet<number>;
       readonly hostname?: string | undefined;
       /**
        * Whether the request omits the source port, so that `packet` contains an assumed port. If the decision
@@ -42,7 +42,7 @@ export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
        * The packet with its real destination, if the node translates it (D17b), and the state of the node for
        * this packet.
        */
-      readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
+      readonly real?: { readonly packet: Packet<number>; readonly node: ExplainNode } | undefined;
     }
   | {
       readonly source: number;
@@ -52,7 +52,7 @@ export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
     }
 );
 
-export type PacketQuery = Extract<ExplainQuery, { packet: Packet }>;
+export type PacketQuery = Extract<ExplainQuery, { packet: Packet<number> }>;
 
 export type Explanation = {
   readonly decision: 'allow' | 'deny';
@@ -94,7 +94,7 @@ export type Explanation = {
  */
 export type Explained = Explanation & {
   readonly enforced_instead: number | null;
-  readonly reply_to: Packet | null;
+  readonly reply_to: Packet<number> | null;
 };
 
 type WalkStep = {
@@ -245,7 +245,7 @@ function tlsSentence(tls: TlsMatchConfig, action: Action, question: ConnectionFa
 function looksAtSourcePort(
   { policy, membership }: ExplainContext,
   place: RankOwner,
-  packet: Packet,
+  packet: Packet<number>,
   grants: Grants,
 ): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
@@ -366,7 +366,7 @@ function addressText({ ownerOf }: ExplainContext, address: number): string {
 function packetSentence(
   found: Mismatch,
   rule: Rule,
-  packet: Packet,
+  packet: Packet<number>,
   destination: string,
   hostname: string | undefined,
 ): string {

@@ -3,7 +3,7 @@ import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js'
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 const LAST_KEY = portMapKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));

@@ -1,6 +1,6 @@
 import type { ExplainNode, OpenFlow, UnforwardedReason } from '#contracts/policy/explain-facts.js';
 import { IPPROTO, type Mode, type Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 export const NO_NODE: ExplainNode = {
   granted: [],
@@ -32,7 +32,11 @@ export type NodeDecision = {
  * Decides a packet by the state of the node. `ingress` is the interface on which the packet arrives;
  * undefined if it is unknown. Returns null if the policy must decide the packet.
  */
-export function decideByNode(packet: Packet, ingress: string | undefined, node: ExplainNode): NodeDecision | null {
+export function decideByNode(
+  packet: Packet<number>,
+  ingress: string | undefined,
+  node: ExplainNode,
+): NodeDecision | null {
   const { source, destination } = packet;
   const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
   const isOf = (address: number) => node.own.includes(address);
@@ -94,7 +98,7 @@ export function decideUnforwarded(reason: UnforwardedReason): NodeDecision {
  * Returns sentences about the effects of the node on a packet after the decision of the policy, and the
  * names of properties that are unknown.
  */
-export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
+export function nodeEffects(packet: Packet<number>, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);
   const by = arrival?.by ?? 'unknown';
@@ -137,7 +141,7 @@ function spoofingReason(
   return by === ingress ? null : `packets from ${formatAddress(source)} arrive on ${by}, not on ${ingress}`;
 }
 
-const isLookup = ({ protocol, destinationPort }: Packet): boolean =>
+const isLookup = ({ protocol, destinationPort }: Packet<number>): boolean =>
   (protocol === IPPROTO.udp || protocol === IPPROTO.tcp) && destinationPort === DNS_PORT;
 
 const nodeDecision = (decision: 'allow' | 'deny', reason: string): NodeDecision => ({

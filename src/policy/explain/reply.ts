@@ -13,7 +13,7 @@ const ICMP_QUERIES: ReadonlyMap<number, number> = new Map([
  * Returns the packet that opens the flow in which the packet of the request would be a reply. Returns null if
  * there is no such flow (an ICMP packet that is not a reply), or if a port is unknown.
  */
-export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | null {
+export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet<number> | null {
   const hasPorts = PORT_PROTOCOLS.includes(packet.protocol);
   const icmpType = packet.protocol === IPPROTO.icmp ? ICMP_QUERIES.get(packet.icmpType) : packet.icmpType;
   if (icmpType === undefined || (hasPorts && sourcePortAssumed === true)) return null;

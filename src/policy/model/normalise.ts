@@ -12,7 +12,7 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
-import { parseAddress, parseCidr } from './ipv4.js';
+import { parseAddress, parseCidr } from './ip-address.js';
 import { parseAction, parseProtocol } from './keywords.js';
 import { parsePorts } from './parse-ports.js';
 import { normaliseTls } from './tls.js';

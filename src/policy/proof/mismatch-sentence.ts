@@ -3,7 +3,7 @@ import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import type { ProofMismatch } from '#contracts/policy/proof-types.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 
 /**

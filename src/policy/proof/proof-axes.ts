@@ -1,5 +1,5 @@
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 
 /**
  * The first value of each interval of a packet field, ascending and beginning with 0. Within an interval,
@@ -35,9 +35,9 @@ export function lastOfFields(protocol: number): number {
   return protocol === IPPROTO.icmp ? 255 : 0;
 }
 
-export function addressAxis(prefixes: Iterable<Prefix>): Axis {
+export function addressAxis(prefixes: readonly Prefix[]): Axis {
   const starts = new Set([0]);
-  for (const prefix of prefixes) add(starts, prefix.address, lastAddress(prefix), LAST_ADDRESS);
+  for (const prefix of ofFamily(prefixes, 'ipv4')) add(starts, prefix.address, lastAddress(prefix), LAST_ADDRESS);
   return ascending(starts);
 }
 

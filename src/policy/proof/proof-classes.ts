@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import { IPPROTO, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 import { affectedSources, isInScope } from '#policy/model/sources/rule-scope.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
 import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
@@ -136,7 +136,7 @@ function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): rea
   const places = new Map(axis.map((start, at) => [start, at]));
   let left = looks;
   for (const rule of rules) {
-    for (const prefix of rule.destinations) {
+    for (const prefix of ofFamily(rule.destinations, 'ipv4')) {
       const last = lastAddress(prefix);
       for (let at = places.get(prefix.address) ?? axis.length; at < axis.length && itemAt(axis, at) <= last; at++) {
         if (left-- === 0) return null;

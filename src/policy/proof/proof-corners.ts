@@ -7,7 +7,7 @@ import {
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { foldedWord, lastAddress, ofFamily } from '#policy/model/ip-address.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import type { ScopedGroup } from '#policy/model/sources/source-index.js';
 import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
@@ -38,7 +38,7 @@ function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
 function sorted(rules: readonly Rule[]): Uint32Array {
   const keys = new Float64Array(rules.length);
   for (let place = 0; place < rules.length; place++) {
-    keys[place] = (itemAt(rules, place).destinations[0]?.address ?? 0) * rules.length + place;
+    keys[place] = (ofFamily(itemAt(rules, place).destinations, 'ipv4')[0]?.address ?? 0) * rules.length + place;
   }
   return Uint32Array.from(keys.sort(), (key) => key % rules.length);
 }
@@ -69,6 +69,7 @@ export class ProofCorners {
   readonly #random = new ProofRandom();
   readonly #groups: readonly Group[];
   readonly #stride: number;
+  readonly #reachedGroups: Reached[] = [];
   // The field values of the packet under construction.
   #destination = 0;
   #protocol = 0;
@@ -165,17 +166,22 @@ export class ProofCorners {
    * Returns the sources and rules of a group. Returns empty lists for a group that has no sources, so that no
    * packets are made for this group.
    */
-  #reached(group: number): Pick<Group, 'sources' | 'rules'> {
+  #reached(group: number): Reached {
+    this.#reachedGroups[group] ??= this.#reachedOf(group);
+    return this.#reachedGroups[group];
+  }
+
+  #reachedOf(group: number): Reached {
     const found = itemAt(this.#groups, group);
-    if (found.selectors.length === 0) return found.sources.length > 0 ? found : UNREACHED;
-    const sources = affectedSources(found, this.packets.walk.resolution);
+    const all = found.selectors.length === 0 ? found.sources : affectedSources(found, this.packets.walk.resolution);
+    const sources = ofFamily(all, 'ipv4');
     return sources.length > 0 ? { sources, rules: found.rules } : UNREACHED;
   }
 
   #begin(group: number, place: number, kind: number): void {
     const { sources, rules } = this.#reached(group);
     const { address, length } = itemAt(sources, 0);
-    let seed = Math.imul(address + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
+    let seed = Math.imul(foldedWord(address) + length, 0x85eb_ca6b) ^ Math.imul(rules.length, 0xc2b2_ae35);
     seed = Math.imul(seed ^ (seed >>> 15) ^ kind, 0x2545_f491);
     this.#random.begin(Math.imul(seed ^ (seed >>> 13), 0xc2b2_ae35) + Math.imul(place, 0x9e37_79b1));
   }
@@ -194,7 +200,8 @@ export class ProofCorners {
     this.packets.add(source, this.#destination, this.#protocol, this.#major, this.#minor);
   }
 
-  #destinationOf({ destinations }: Rule): number {
+  #destinationOf(rule: Rule): number {
+    const destinations = ofFamily(rule.destinations, 'ipv4');
     if (destinations.length === 0) return this.#destination;
     return this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
   }
@@ -203,7 +210,8 @@ export class ProofCorners {
     const random = this.#random;
     const named = namedProtocols(rule);
     this.#protocol = random.pick(named.length > 0 ? named : USUAL_PROTOCOLS);
-    this.#destination = rule.destinations.length > 0 ? this.#end(rule.destinations) : random.word();
+    const destinations = ofFamily(rule.destinations, 'ipv4');
+    this.#destination = destinations.length > 0 ? this.#end(destinations) : random.word();
     const last = lastOfFields(this.#protocol);
     if (this.#protocol === IPPROTO.icmp) {
       this.#major = this.#number(rule.icmpTypes, last);
@@ -221,13 +229,14 @@ export class ProofCorners {
   #stepOut(rule: Rule): void {
     const random = this.#random;
     const isIcmp = this.#protocol === IPPROTO.icmp;
+    const destinations = ofFamily(rule.destinations, 'ipv4');
     const majors = isIcmp ? rule.icmpTypes.length : rule.destinationPorts.length;
     const minors = isIcmp ? rule.icmpCodes.length : rule.sourcePorts.length;
     const last = lastOfFields(this.#protocol);
     // Choose one of four fields at random. If the rule does not name this field, try the next field.
     for (let turn = random.below(4), turns = 0; turns < 4; turn = (turn + 1) & 3, turns++) {
-      if (turn === 0 && rule.destinations.length > 0) {
-        this.#destination = this.#beside(rule.destinations);
+      if (turn === 0 && destinations.length > 0) {
+        this.#destination = this.#beside(destinations);
       } else if (turn === 1 && majors > 0) {
         this.#major = isIcmp
           ? this.#random.nextTo(this.#major, this.#major, last)
@@ -246,13 +255,13 @@ export class ProofCorners {
   }
 
   /** Returns the first or last address of a randomly chosen prefix. */
-  #end(prefixes: readonly Prefix[]): number {
+  #end(prefixes: readonly Prefix<number>[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.flip() ? prefix.address : lastAddress(prefix);
   }
 
   /** Returns the address just before or just after a randomly chosen prefix. */
-  #beside(prefixes: readonly Prefix[]): number {
+  #beside(prefixes: readonly Prefix<number>[]): number {
     const prefix = this.#random.pick(prefixes);
     return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);
   }
@@ -273,4 +282,5 @@ export class ProofCorners {
   }
 }
 
-const UNREACHED: Pick<Group, 'sources' | 'rules'> = { sources: [], rules: [] };
+type Reached = { readonly sources: readonly Prefix<number>[]; readonly rules: readonly Rule[] };
+const UNREACHED: Reached = { sources: [], rules: [] };

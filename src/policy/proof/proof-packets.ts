@@ -8,7 +8,7 @@ import type { ProofOwners } from './proof-owners.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
 
-type Fields = { -readonly [K in keyof Packet]: Packet[K] };
+type Fields = { -readonly [K in keyof Packet<number>]: Packet<number>[K] };
 
 /** The work limit of one proof sample in steps of `ReferenceWalk`. This work takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
@@ -159,7 +159,7 @@ export class ProofPackets {
     };
   }
 
-  #evaluate(packet: Packet, place: number, owner: number): void {
+  #evaluate(packet: Packet<number>, place: number, owner: number): void {
     const before = this.walk.steps;
     this.#expected.array[place] = this.walk.wordOf(packet, this.owners?.ownerOf(owner));
     const steps = this.walk.steps - before;

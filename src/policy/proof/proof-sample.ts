@@ -2,6 +2,7 @@ import { sharedWords } from '#arrays/shared-array.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import type { ProofSample } from '#contracts/policy/proof-types.js';
+import { foldedWord } from '#policy/model/ip-address.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
@@ -117,8 +118,8 @@ function seedOf({ groups }: Policy): number {
   };
   for (const { sources, rules } of groups) {
     mix(rules.length);
-    for (const { address, length } of sources) mix(address + length);
-    for (const { address, length } of rules[0]?.destinations ?? []) mix(address + length);
+    for (const { address, length } of sources) mix(foldedWord(address) + length);
+    for (const { address, length } of rules[0]?.destinations ?? []) mix(foldedWord(address) + length);
   }
   return mixed;
 }

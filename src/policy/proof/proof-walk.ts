@@ -4,7 +4,7 @@ import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask, ofFamily } from '#policy/model/ip-address.js';
 import { ranksOf } from '#policy/model/rules/group-change.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
 import { isInScope, type RuleScope } from '#policy/model/sources/rule-scope.js';
@@ -60,7 +60,7 @@ export class ReferenceWalk {
   }
 
   /** Returns the verdict word that decides a packet from a source with this owner (a Kubernetes object). */
-  wordOf(packet: Packet, owner: Owner = NO_OWNER): number {
+  wordOf(packet: Packet<number>, owner: Owner = NO_OWNER): number {
     const groups = this.#sources.groupsOfOwner(packet.source, owner);
     this.steps += groups.length;
     for (const { group, scope } of groups) {
@@ -123,9 +123,10 @@ class RuleTable {
         lowPort = Math.min(lowPort, low);
         highPort = Math.max(highPort, high);
       }
+      const destinations = ofFamily(rule.destinations, 'ipv4');
       const rows = rowsOf(rule);
       for (let at = 0; at < rows; at++, row += ROW.cells) {
-        const { address, length } = rule.destinations[at] ?? ANYWHERE;
+        const { address, length } = destinations[at] ?? ANYWHERE;
         const bits = mask(0xffff_ffff, length);
         this.#rows[row + ROW.mask] = bits;
         this.#rows[row + ROW.address] = address;
@@ -141,14 +142,14 @@ class RuleTable {
   /**
    * Returns the index of the first rule that matches the packet and is in the scope; -1 without such a rule.
    */
-  find(packet: Packet, scope: RuleScope): number {
+  find(packet: Packet<number>, scope: RuleScope): number {
     this.steps = 0;
     return this.#index === undefined
       ? this.#findInOrder(packet, scope)
       : this.#findByDestination(this.#index, packet, scope);
   }
 
-  #findInOrder(packet: Packet, scope: RuleScope): number {
+  #findInOrder(packet: Packet<number>, scope: RuleScope): number {
     const { length } = this.#rows;
     for (let row = 0; row < length; row += ROW.cells) {
       if (!this.#matches(row, packet, scope)) continue;
@@ -159,7 +160,7 @@ class RuleTable {
     return -1;
   }
 
-  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet, scope: RuleScope): number {
+  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet<number>, scope: RuleScope): number {
     let best = this.#rows.length;
     this.steps += index.size;
     for (const [bits, byAddress] of index) {
@@ -172,7 +173,7 @@ class RuleTable {
     return this.#rows[best + ROW.rule] ?? -1;
   }
 
-  #matches(row: number, packet: Packet, scope: RuleScope): boolean {
+  #matches(row: number, packet: Packet<number>, scope: RuleScope): boolean {
     const rows = this.#rows;
     if ((packet.destination & i32At(rows, row + ROW.mask)) !== rows[row + ROW.address]) return false;
     const protocol = i32At(rows, row + ROW.protocol);
@@ -193,7 +194,7 @@ const tables = new WeakMap<readonly Rule[], RuleTable>();
 
 /** The offsets of the numbers in a row. `cells`: how many numbers a row has. */
 const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
-const ANYWHERE: Prefix = { address: 0, length: 0 };
+const ANYWHERE: Prefix<number> = { address: 0, length: 0 };
 const NO_ROWS: readonly number[] = [];
 
 /**
@@ -201,7 +202,8 @@ const NO_ROWS: readonly number[] = [];
  * before DNS has resolved the name.
  */
 function rowsOf({ hostname, destinations }: Rule): number {
-  return hostname === undefined ? Math.max(1, destinations.length) : 0;
+  if (hostname !== undefined) return 0;
+  return destinations.length === 0 ? 1 : ofFamily(destinations, 'ipv4').length;
 }
 
 function addRow(index: Map<number, Map<number, number[]>>, bits: number, address: number, row: number): void {

@@ -1,14 +1,16 @@
 import { itemAt } from '#arrays/read.js';
 import type { Prefix, Range } from '#contracts/policy/policy-model.js';
 import { mergedRanges } from '#policy/model/intervals.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 
 /** A set of addresses, given by many prefixes. */
 export class SourceRanges {
   readonly #ranges: readonly Range[];
 
   constructor(prefixes: readonly Prefix[]) {
-    this.#ranges = mergedRanges(prefixes.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })));
+    this.#ranges = mergedRanges(
+      ofFamily(prefixes, 'ipv4').map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+    );
   }
 
   holds(address: number): boolean {

@@ -95,7 +95,7 @@ export class ConnectionEvaluator {
    * counts until its removal (D12). If the grants are unavailable, a deny rule by hostname matches, and an
    * allow rule by hostname does not match (D19a).
    */
-  async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
+  async stepsOf(flow: Packet<number>, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
     if (finder === null) return null;
     let isNamed = false;

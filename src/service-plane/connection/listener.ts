@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { destroyWithReset, listenOnDuplicate } from '#sockets/socket-options.js';
 
@@ -13,7 +13,7 @@ export class Listener {
 
   constructor(
     private readonly options: ServicePlaneOptions,
-    private readonly accept: (client: Socket, flow: Packet) => void,
+    private readonly accept: (client: Socket, flow: Packet<number>) => void,
   ) {
     this.#server = createServer({ allowHalfOpen: true, pauseOnConnect: true }, (socket) =>
       this.#acceptRedirected(socket),
@@ -30,8 +30,8 @@ export class Listener {
   }
 
   #acceptRedirected(socket: Socket): void {
-    const source = parseAddress(socket.remoteAddress ?? '');
-    const destination = parseAddress(socket.localAddress ?? '');
+    const source = parseIpv4Address(socket.remoteAddress ?? '');
+    const destination = parseIpv4Address(socket.localAddress ?? '');
     const { remotePort: sourcePort, localPort: destinationPort } = socket;
     const isDirect = destination === this.options.listen.address && destinationPort === this.options.listen.port;
     // Reset a connection that a client made directly to the listening address: only connections that the

@@ -9,7 +9,7 @@ import {
   decideRequest,
   type Step,
 } from '#policy/evaluate/connection/connection-steps.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
 import { LeafContexts } from '#service-plane/ca/leaf-contexts.js';
 import type { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
@@ -31,7 +31,7 @@ const HTTP2 = 'h2';
 /** A connection to intercept, with the result of its evaluation so far. */
 export type Intercepted = {
   readonly client: Socket;
-  readonly flow: Packet;
+  readonly flow: Packet<number>;
   readonly hello: ClientHello;
   /** The bytes that the client has sent so far. */
   readonly said: Buffer;

@@ -1,7 +1,7 @@
 import { connect, type TLSSocket } from 'node:tls';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { CertificateFacts } from '#contracts/service-plane/tls-facts.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
 import { connectUpstream } from '#service-plane/upstream/connect-upstream.js';
 import { untrustedReason } from '#service-plane/upstream/untrusted-reason.js';
@@ -97,7 +97,11 @@ export class ServerLink {
 export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: LinkFault };
 
 /** The addresses, the server name and the ALPN protocols of a connection to a server. */
-export type Destination = { readonly flow: Packet; readonly sni: string | null; readonly protocols: readonly string[] };
+export type Destination = {
+  readonly flow: Packet<number>;
+  readonly sni: string | null;
+  readonly protocols: readonly string[];
+};
 
 export function keyOf({ flow, sni, protocols }: Destination): string {
   return `${flow.source} ${flow.destination} ${flow.destinationPort} ${sni ?? ''} ${protocols.join()}`;

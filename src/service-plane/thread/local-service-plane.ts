@@ -172,7 +172,7 @@ export class LocalServicePlane {
     await closed;
   }
 
-  #accept(client: Socket, flow: Packet): void {
+  #accept(client: Socket, flow: Packet<number>): void {
     this.#makeRoom(flow.source);
     const unread = this.#overflow(flow.source, 1);
     const refused = isReserved(descriptorOf(client), 'connection')

@@ -62,7 +62,7 @@ function policyOf(random: Random): Policy {
  * Makes two policies, a packet generator, and grants of destination addresses. Some grants have already
  * expired.
  */
-function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet } {
+function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet<number> } {
   const policies = [policyOf(random), policyOf(random)] as const;
   const packet = packetGenerator(random, random.pick(policies));
   const patterns = [...new Set(policies.flatMap(patternsOf))];

@@ -54,7 +54,7 @@ type Mood = { readonly fresh: number; readonly replies: number; readonly fragmen
  * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy,
  * the epoch and the pickup period, in which a TCP packet without SYN may open a flow.
  */
-export function makeSequence(random: Random, packet: () => Packet, length: number): Step[] {
+export function makeSequence(random: Random, packet: () => Packet<number>, length: number): Step[] {
   const conversations = Array.from({ length: random.between(1, 5) }, () => conversation(random, packet()));
   const mood: Mood = random.chance(0.3)
     ? { fresh: 0.02, replies: 0.1, fragments: 0.7 }
@@ -90,7 +90,7 @@ function mark(random: Random): number {
  * Returns the first packet of a conversation. On average, at least 40 % of the conversations are TCP, and
  * at least 80 % of the ICMP conversations begin with a query.
  */
-function conversation(random: Random, packet: Packet): Packet {
+function conversation(random: Random, packet: Packet<number>): Packet<number> {
   const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? IPPROTO.icmp : packet.protocol;
   const isIcmp = protocol === IPPROTO.icmp;
   const asks = isIcmp && random.chance(0.8);
@@ -108,7 +108,7 @@ function conversation(random: Random, packet: Packet): Packet {
   };
 }
 
-function writeStep(random: Random, into: Uint8Array, opening: Packet, mood: Mood): number {
+function writeStep(random: Random, into: Uint8Array, opening: Packet<number>, mood: Mood): number {
   const replies = random.chance(mood.replies);
   const turned = replies ? back(opening) : opening;
   const packet =
@@ -136,7 +136,7 @@ function headers(random: Random): FrameOptions {
   };
 }
 
-function writeError(random: Random, into: Uint8Array, packet: Packet): number {
+function writeError(random: Random, into: Uint8Array, packet: Packet<number>): number {
   const type = random.pick(ERRORS);
   const code = random.below(16);
   const quoted = quoteOf(packet, { optionBytes: random.pick([0, 0, 0, 40]) }, random.pick([8, 8, 8, 28, 7, 0]));
@@ -162,7 +162,7 @@ function writeIpv6(random: Random, into: Uint8Array): number {
   });
 }
 
-function writeFragment(random: Random, into: Uint8Array, packet: Packet, options: FrameOptions): number {
+function writeFragment(random: Random, into: Uint8Array, packet: Packet<number>, options: FrameOptions): number {
   const unit = random.pick(UNITS);
   const more = random.chance(0.7) ? MORE_FRAGMENTS : 0;
   const placed = { ...options, id: random.pick([1, 1, 1, 2]), fragment: more | unit };

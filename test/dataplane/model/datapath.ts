@@ -127,7 +127,7 @@ export class Model {
 
 const ASKS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
 
-function askedBy(answer: Headers): Packet {
+function askedBy(answer: Headers): Packet<number> {
   return {
     source: answer.destination,
     destination: answer.source,

@@ -12,7 +12,7 @@ import { HEADER, type Image } from '#dataplane/image/program-image.js';
  */
 export function walkImage(
   { words }: Image,
-  packet: Packet,
+  packet: Packet<number>,
   touched: Set<number> = new Set(),
   names: ReadonlySet<number> = new Set(),
 ): number {

@@ -2,7 +2,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import type { Finding, FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
 import { findingId } from '#observe/findings/store/finding-id.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 /** A reference model of `FindingStore`: answers each query by a linear scan of all findings. */
 export class Model {

@@ -5,7 +5,7 @@ import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/polic
 import { isRefused, VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { epochOf } from '#dataplane/abi/active-word.js';
 import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, sinceFlush } from '#dataplane/abi/flow.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask } from '#policy/model/ip-address.js';
 
 /** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
 export type FlowTest = (words: Uint32Array, at: number) => boolean;
@@ -45,7 +45,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
     if (wanted) tests.push(test);
   };
   const { foreign, current, suspended, minBytes } = filter;
-  const addresses = (prefixes: readonly Prefix[], side: 0 | 1): void => {
+  const addresses = (prefixes: readonly Prefix<number>[], side: 0 | 1): void => {
     const masks = prefixes.map(({ length }) => mask(0xffff_ffff, length));
     add(prefixes.length > 0, (words, at) => {
       const byHigh = (u32At(words, at + STATE) & BY_HIGH) !== 0;

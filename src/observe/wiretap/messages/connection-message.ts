@@ -4,7 +4,7 @@ import type { SeenConnection } from '#contracts/service-plane/seen-connection.js
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 
 type ConnectionSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;

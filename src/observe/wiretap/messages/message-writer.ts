@@ -10,7 +10,7 @@ import type { Surroundings } from '#dataplane/events/surroundings.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { connectionMessage, shownOwners } from './connection-message.js';
 import { AT, type RecordType, recordType, startOf, VERDICT_NAMES, wide } from './event-record.js';

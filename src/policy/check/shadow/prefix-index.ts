@@ -1,6 +1,6 @@
 import { i32At, itemAt } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ipv4.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
+import { foldedWord, mask } from '#policy/model/ip-address.js';
 
 /**
  * A hash index of numbers by prefix and tag. `find` visits the numbers of the given prefix and of all wider
@@ -39,8 +39,8 @@ export class PrefixIndex {
     return undefined;
   }
 
-  #bucket(address: number, length: number, tag: number): number {
-    let hash = Math.imul(address ^ Math.imul(length + 1, 0x9e3779b1), 0x85ebca6b);
+  #bucket(address: Address, length: number, tag: number): number {
+    let hash = Math.imul(foldedWord(address) ^ Math.imul(length + 1, 0x9e3779b1), 0x85ebca6b);
     hash = Math.imul(hash ^ (hash >>> 13) ^ Math.imul(tag + 1, 0xc2b2ae35), 0x27d4eb2f);
     return (hash ^ (hash >>> 15)) & (this.#heads.length - 1);
   }

@@ -1,7 +1,7 @@
-import { f64At, i32At } from '#arrays/read.js';
-import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import { i32At } from '#arrays/read.js';
+import type { Address, Group, Policy, Prefix } from '#contracts/policy/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { boundsOf } from '#policy/model/rules/rule-coverage.js';
+import { addressAfter, ascending, bitsOf } from '#policy/model/ip-address.js';
 
 /**
  * Returns the indexes of the groups that no packet reaches. All sources of such a group are in earlier groups
@@ -14,50 +14,69 @@ export function unreachableGroups({ groups }: Policy): ReadonlySet<number> {
   const isClosed = ({ defaultAction }: Group, index: number): boolean =>
     defaultAction !== undefined || facts[index]?.hasCatchAll === true;
   if (!groups.some(isClosed)) return found;
-  const addresses = new Addresses(groups);
+  const families = familiesOf(groups).map((first) => new Addresses(groups, first));
   for (const [index, group] of groups.entries()) {
-    if (addresses.allClosed(group)) found.add(index);
-    else if (isClosed(group, index)) addresses.close(group);
+    if (families.every((addresses) => addresses.allClosed(group))) found.add(index);
+    else if (isClosed(group, index)) for (const addresses of families) addresses.close(group);
   }
   return found;
 }
 
+/** Returns the first address of IPv4, and of IPv6 if a group has an IPv6 source. */
+function familiesOf(groups: readonly Group[]): readonly Address[] {
+  const hasIpv6 = groups.some(({ sources }) => sources.some(({ address }) => typeof address === 'bigint'));
+  return hasIpv6 ? [0, 0n] : [0];
+}
+
 /**
- * The IPv4 address space, divided into intervals at every bound of a source prefix. An interval is closed if
- * an earlier group decides all its packets. A search skips closed intervals through `#next`, a union-find
- * structure.
+ * The addresses of one family, divided into intervals at every bound of a source prefix. An interval is
+ * closed if an earlier group decides all its packets. A search skips closed intervals through `#next`, a
+ * union-find structure.
  */
 class Addresses {
-  readonly #cuts: Float64Array;
+  readonly #bits: number;
+  /** The first address of each interval, ascending. */
+  readonly #starts: readonly Address[];
   readonly #next: Int32Array;
 
-  constructor(groups: readonly Group[]) {
-    const cuts = new Set([0, 2 ** 32]);
+  constructor(groups: readonly Group[], first: Address) {
+    this.#bits = bitsOf(first);
+    const starts = new Set([first]);
     for (const { sources } of groups) {
-      for (const source of sources) {
-        const { start, end } = boundsOf(source);
-        cuts.add(start);
-        cuts.add(end);
+      for (const source of this.#ofFamily(sources)) {
+        starts.add(source.address);
+        starts.add(addressAfter(source) ?? first);
       }
     }
-    this.#cuts = Float64Array.from(cuts).sort();
-    this.#next = Int32Array.from(this.#cuts, (_, index) => index);
+    this.#starts = ascending([...starts]);
+    this.#next = Int32Array.from({ length: starts.size + 1 }, (_, index) => index);
   }
 
   allClosed({ sources, selectors }: Group): boolean {
-    if (selectors.length > 0) return this.#open(0) === this.#cuts.length - 1;
-    return sources.every((source) => {
-      const { start, end } = boundsOf(source);
-      return this.#open(this.#cut(start)) >= this.#cut(end);
-    });
+    if (selectors.length > 0) return this.#open(0) === this.#starts.length;
+    return this.#ofFamily(sources).every((source) => this.#open(this.#first(source)) >= this.#end(source));
   }
 
   close({ sources }: Group): void {
-    for (const source of sources) {
-      const { start, end } = boundsOf(source);
-      const last = this.#cut(end);
-      for (let at = this.#open(this.#cut(start)); at < last; at = this.#open(at)) this.#next[at] = at + 1;
+    for (const source of this.#ofFamily(sources)) {
+      const end = this.#end(source);
+      for (let at = this.#open(this.#first(source)); at < end; at = this.#open(at)) this.#next[at] = at + 1;
     }
+  }
+
+  #ofFamily(sources: readonly Prefix[]): readonly Prefix[] {
+    return sources.filter(({ address }) => bitsOf(address) === this.#bits);
+  }
+
+  /** Returns the index of the first interval of a prefix. */
+  #first({ address }: Prefix): number {
+    return this.#intervalAt(address);
+  }
+
+  /** Returns the index of the first interval after a prefix. */
+  #end(source: Prefix): number {
+    const after = addressAfter(source);
+    return after === undefined ? this.#starts.length : this.#intervalAt(after);
   }
 
   /** Returns the index of the first interval at or after `from` that is not closed. */
@@ -72,12 +91,13 @@ class Addresses {
     return root;
   }
 
-  #cut(address: number): number {
+  /** Returns the index of the interval that begins with an address. */
+  #intervalAt(address: Address): number {
     let low = 0;
-    let high = this.#cuts.length - 1;
+    let high = this.#starts.length - 1;
     while (low < high) {
       const middle = (low + high) >> 1;
-      if (f64At(this.#cuts, middle) < address) low = middle + 1;
+      if ((this.#starts[middle] ?? 0) < address) low = middle + 1;
       else high = middle;
     }
     return low;

@@ -1,5 +1,5 @@
 import { whyNoNameMatches } from '#policy/check/warnings/hostname-lint.js';
-import { parseAddress } from '#policy/model/ipv4.js';
+import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { isHostnameExpression, parseHostname } from '#policy/model/names/hostname.js';
 import { validateExpression } from './regex-validation.js';
 import type { Validation } from './validation-context.js';
@@ -58,7 +58,7 @@ function reportName(text: string, at: string, check: NameCheck, { problems }: Va
 const whyNoExpression: NameCheck = (text) => (METACHARACTERS.test(text) ? undefined : whyNoNameMatches(text));
 
 const METACHARACTERS = /[\\^$()[\]{}|+?]/;
-const isAddress = (text: string) => parseAddress(text) !== undefined;
+const isAddress = (text: string) => parseIpv4Address(text) !== undefined;
 const whyNoLookup: NameCheck = (text) =>
   isAddress(text) ? 'an address is not looked up; write it in dst_ips' : whyNoHost(text);
 

@@ -1,4 +1,4 @@
-import { parseAddress, parseCidr } from '#policy/model/ipv4.js';
+import { parseIpv4Address, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parseAction } from '#policy/model/keywords.js';
 import type { Validation } from './validation-context.js';
 
@@ -10,7 +10,7 @@ export function validateAction(word: string | undefined, at: string, { problems 
 export function validateCidrs(cidrs: readonly (string | undefined)[], at: string, { problems }: Validation): void {
   for (let index = 0; index < cidrs.length; index++) {
     const cidr = cidrs[index];
-    if (cidr === undefined || parseCidr(cidr) !== undefined) continue;
+    if (cidr === undefined || parseIpv4Cidr(cidr) !== undefined) continue;
     const message = isIpv6(cidr)
       ? 'IPv6 is not supported; write an IPv4 network such as "192.0.2.0/24".'
       : 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
@@ -21,7 +21,7 @@ export function validateCidrs(cidrs: readonly (string | undefined)[], at: string
 export function validateAddresses(ips: readonly (string | undefined)[], at: string, { problems }: Validation): void {
   for (let index = 0; index < ips.length; index++) {
     const ip = ips[index];
-    if (ip === undefined || parseAddress(ip) !== undefined) continue;
+    if (ip === undefined || parseIpv4Address(ip) !== undefined) continue;
     problems.add(`${at}/${index}`, 'invalid_address', addressFault(ip));
   }
 }
@@ -30,7 +30,7 @@ export function validateAddresses(ips: readonly (string | undefined)[], at: stri
 export function addressFault(text: string): string {
   if (isIpv6(text)) return 'IPv6 is not supported; write an IPv4 address such as "192.0.2.7".';
   const hint =
-    parseCidr(text) === undefined ? 'four decimal octets without leading zeros' : 'a network goes into cidrs';
+    parseIpv4Cidr(text) === undefined ? 'four decimal octets without leading zeros' : 'a network goes into cidrs';
   return `Write an IPv4 address such as "192.0.2.7": ${hint}.`;
 }
 

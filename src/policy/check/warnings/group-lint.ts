@@ -1,7 +1,14 @@
 import type { RuleMatchConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
-import { type Group, IPPROTO, PORT_PROTOCOLS, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
+import {
+  type Address,
+  type Group,
+  IPPROTO,
+  PORT_PROTOCOLS,
+  type Prefix,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 import { expressionsOf } from '#policy/check/rule-expressions.js';
-import { formatPrefix, parseCidr } from '#policy/model/ipv4.js';
+import { bitsOf, formatPrefix, parseCidr } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { anchorsOf } from '#policy/model/names/regex.js';
 import { isContradictory } from '#policy/model/rules/rule-coverage.js';
@@ -14,7 +21,7 @@ export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;
   /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
-  readonly ownAddresses?: ReadonlySet<number> | undefined;
+  readonly ownAddresses?: ReadonlySet<Address> | undefined;
 };
 
 /**
@@ -132,10 +139,9 @@ function isOfNode({ destinations }: Rule, { sources, selectors }: Group, { ownAd
   if (ownAddresses === undefined) return false;
   const areOwn = (prefixes: readonly Prefix[]): boolean =>
     prefixes.length > 0 &&
-    prefixes.every(({ address, length }) => length === ADDRESS_BITS && ownAddresses.has(address));
+    prefixes.every(({ address, length }) => length === bitsOf(address) && ownAddresses.has(address));
   return (selectors.length === 0 && areOwn(sources)) || areOwn(destinations);
 }
-const ADDRESS_BITS = 32;
 
 function lintHostname({ action, pointer }: Rule, { dns }: LintContext, warnings: WarningList): void {
   if (!dns) {

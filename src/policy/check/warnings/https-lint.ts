@@ -1,5 +1,5 @@
-import { itemAt } from '#arrays/read.js';
 import {
+  type Address,
   type Grants,
   IPPROTO,
   noGrants,
@@ -10,7 +10,7 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { bitsOf, formatAddress } from '#policy/model/ip-address.js';
 import { hasAnyDestination, hasDestinationPort, isContradictory } from '#policy/model/rules/rule-coverage.js';
 
 /**
@@ -22,10 +22,11 @@ export type UncoveredQuic = { readonly pointer: string; readonly packet: string 
 const COMPARISONS = 1_000_000;
 const HTTPS = 443;
 /**
- * The destination of test packets for rules that match any destination. It is in a range that no network uses
- * (RFC 5737), so usually no other rule contains it.
+ * The destinations of test packets for rules that match any destination. They are in ranges that no network
+ * uses (RFC 5737, RFC 3849), so usually no other rule contains them.
  */
-const ANY_DESTINATION = 0xc633_64fe;
+const ANY_IPV4_DESTINATION = 0xc633_64fe;
+const ANY_IPV6_DESTINATION = 0x2001_0db8_ffff_0000_0000_0000_0000_00fen;
 
 /**
  * Finds deny rules with TLS matchers on port 443 whose sources can use QUIC instead. The evidence is a packet
@@ -37,11 +38,12 @@ export function uncoveredQuic(policy: Policy): UncoveredQuic[] {
   const testsOfPacket = testsOf(policy);
   let comparisons = 0;
   for (const { source, rules, pointer } of groupsWith(policy, 'hasTls')) {
-    const allowed = new Map<number, boolean>();
+    const allowed = new Map<Address, boolean>();
     for (const rule of rules) {
       const isTlsDeny = rule.action === 'deny' && rule.tls !== undefined && rule.hostname === undefined;
       if (!isTlsDeny || !hasDestinationPort(rule, HTTPS) || isContradictory(rule)) continue;
-      const destination = destinationOf(rule);
+      const destination = destinationOf(rule, source);
+      if (destination === undefined) continue;
       const decides = (protocol: number, verdict: Verdict): boolean =>
         evaluate(policy, packetOf(protocol, source, destination), noGrants).verdict === verdict;
       if (!allowed.has(destination)) {
@@ -71,9 +73,10 @@ export function namesWithoutSni(policy: Policy): string[] {
       const { action, hostname, tls, destinationPorts } = rule;
       if (action !== 'allow' || hostname === undefined || hostname.kind === 'any' || tls !== undefined) continue;
       if (destinationPorts.length === 0 || !hasDestinationPort(rule, HTTPS)) continue;
+      const destination = destinationOf(rule, source);
+      if (destination === undefined) continue;
       comparisons += testsOfPacket;
       if (comparisons > COMPARISONS) return found;
-      const destination = destinationOf(rule);
       const grants: Grants = { has: ({ text }) => text === hostname.text };
       const { place } = evaluate(policy, packetOf(IPPROTO.tcp, source, destination), grants);
       if (place.kind !== 'rule' || place.group !== index || place.rule !== at) continue;
@@ -95,10 +98,15 @@ function groupsWith({ groups }: Policy, has: 'hasTls' | 'hasHostname') {
 const testsOf = ({ groups }: Policy): number =>
   groups.reduce((sum, { sources, rules }) => sum + 1 + sources.length + rules.length, 0);
 
-const destinationOf = (rule: Rule): number =>
-  hasAnyDestination(rule) ? ANY_DESTINATION : itemAt(rule.destinations, 0).address;
+/** Returns a destination that a rule matches, of the family of the source; undefined if there is none. */
+function destinationOf(rule: Rule, source: Address): Address | undefined {
+  const bits = bitsOf(source);
+  if (hasAnyDestination(rule))
+    return bits === bitsOf(ANY_IPV4_DESTINATION) ? ANY_IPV4_DESTINATION : ANY_IPV6_DESTINATION;
+  return rule.destinations.find(({ address }) => bitsOf(address) === bits)?.address;
+}
 
-function packetOf(protocol: number, source: number, destination: number): Packet {
+function packetOf(protocol: number, source: Address, destination: Address): Packet {
   const ports = { sourcePort: 50_000, destinationPort: HTTPS };
   return { source, destination, protocol, ...ports, icmpType: 0, icmpCode: 0 };
 }

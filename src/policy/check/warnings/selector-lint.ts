@@ -7,7 +7,7 @@ import type {
 } from '#contracts/policy/policy-document.js';
 import type { Group } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
-import { formatAddress } from '#policy/model/ipv4.js';
+import { formatAddress } from '#policy/model/ip-address.js';
 import { WarningList } from './warning-list.js';
 
 /**

@@ -1,17 +1,17 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
-import type { Prefix, Rule } from '#contracts/policy/policy-model.js';
+import type { Family, Prefix, Rule } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE } from '#contracts/policy/program.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import {
   membership,
   type NestingVisitor,
   type PrefixOrder,
-  prefixNumber,
   prefixOrder,
   walkNesting,
 } from '#policy/compile/sources/prefix-nesting.js';
 import type { Budget } from '#policy/model/budget.js';
+import { EVERY_ADDRESS } from '#policy/model/ip-address.js';
 import { keyRanges } from './key-ranges.js';
 import { PortMapStack, RulePortMaps } from './port-map-stack.js';
 import { type NamedPortMap, packed, type RuleBlock } from './rule-block.js';
@@ -23,7 +23,7 @@ const STEPS_OF_A_MEMBER = 16;
 /** Compiles sequences of rules to rule blocks. One compiler reuses its work tables for all rule blocks. */
 export class RuleBlockCompiler implements NestingVisitor {
   private rules: readonly Rule[] = [];
-  private order: PrefixOrder = prefixOrder([]);
+  private order: PrefixOrder;
   private readonly rulePortMaps: RulePortMaps;
   private readonly sourcePortMaps: SourcePortMaps;
   private readonly portMaps: Sequences;
@@ -33,7 +33,11 @@ export class RuleBlockCompiler implements NestingVisitor {
   private readonly values = new GrowingUint32Array();
   private memberships = new Float64Array(64);
 
-  constructor(private readonly budget: Budget) {
+  constructor(
+    private readonly family: Family,
+    private readonly budget: Budget,
+  ) {
+    this.order = prefixOrder([], family);
     this.rulePortMaps = new RulePortMaps(budget);
     this.sourcePortMaps = new SourcePortMaps(budget);
     this.portMaps = new Sequences(budget, 'port maps', 2);
@@ -64,8 +68,9 @@ export class RuleBlockCompiler implements NestingVisitor {
     const { entries, steps } = this.budget.used;
     const used = { entries: entries - before.entries, steps: steps - before.steps };
     const { ends, starts, values, portMaps, sourcePortMaps } = this;
+    const { classStarts } = this.order;
     return packed(
-      { map, wildcard, named: best, ends, starts, values, portMaps, sourcePortMaps: sourcePortMaps.maps },
+      { map, wildcard, named: best, ends, starts, values, portMaps, sourcePortMaps: sourcePortMaps.maps, classStarts },
       names,
       used,
     );
@@ -105,13 +110,13 @@ export class RuleBlockCompiler implements NestingVisitor {
         keyRanges(rule),
         sourcePorts.length > 0 ? this.sourcePortMaps.of(sourcePorts, number) : number,
       );
-      for (const prefix of prefixesOf(rule)) prefixes.push(prefix);
+      for (const prefix of prefixesOf(rule, this.family)) prefixes.push(prefix);
     }
-    this.order = prefixOrder(prefixes);
+    this.order = prefixOrder(prefixes, this.family);
   }
 
   private addMemberships(rule: number, count: number): number {
-    const prefixes = prefixesOf(itemAt(this.rules, rule));
+    const prefixes = prefixesOf(itemAt(this.rules, rule), this.family);
     const need = count + prefixes.length;
     if (need > this.memberships.length) {
       const grown = new Float64Array(need * 2);
@@ -119,7 +124,7 @@ export class RuleBlockCompiler implements NestingVisitor {
       this.memberships = grown;
     }
     let to = count;
-    for (const prefix of prefixes) this.memberships[to++] = membership(prefixNumber(this.order, prefix), rule);
+    for (const prefix of prefixes) this.memberships[to++] = membership(this.order.numberOf(prefix), rule);
     return need;
   }
 
@@ -182,13 +187,12 @@ export class RuleBlockCompiler implements NestingVisitor {
  * destinations has all addresses. A rule with neither has no prefix, because the wildcard port map contains
  * the rule.
  */
-function prefixesOf({ destinations, hostname }: Rule): readonly Prefix[] {
+function prefixesOf({ destinations, hostname }: Rule, family: Family): readonly Prefix[] {
   if (hasDestination(destinations)) return destinations;
-  return hostname === undefined ? NOWHERE : EVERYWHERE;
+  return hostname === undefined ? NOWHERE : EVERY_ADDRESS[family];
 }
 
 const NOWHERE: readonly Prefix[] = [];
-const EVERYWHERE: readonly Prefix[] = [{ address: 0, length: 0 }];
 
 function hasDestination(destinations: readonly Prefix[]): boolean {
   return destinations.length > 0 && destinations.every(({ length }) => length > 0);

@@ -21,6 +21,8 @@ export type RuleBlock = {
    * plus the number of a destination map.
    */
   readonly names: readonly NamedPortMap[];
+  /** The first address of each address class that the destination maps name; null for IPv4. */
+  readonly classStarts: readonly bigint[] | null;
   readonly used: Used;
 };
 
@@ -53,6 +55,7 @@ export type RuleBlockParts = {
   readonly values: GrowingUint32Array;
   readonly portMaps: Sequences;
   readonly sourcePortMaps: Sequences;
+  readonly classStarts: readonly bigint[] | null;
 };
 
 /** Packs a rule block into one array. Omits source-port maps that no port map refers to. */
@@ -102,7 +105,7 @@ export function packed(parts: RuleBlockParts, names: readonly NamedPortMap[], us
     for (const sourcePortMap of kept.keys())
       put(sourcePortMaps.cells.array, sourcePortMaps.start(sourcePortMap), sourcePortMaps.end(sourcePortMap));
   }
-  return { cells, names, used };
+  return { cells, names, classStarts: parts.classStarts, used };
 }
 
 /** Finds the source-port maps that port maps refer to, and numbers them in the order of first appearance. */

@@ -1,10 +1,11 @@
-import { itemAt } from '#arrays/read.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Group, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
+import type { Family, Group, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
+import { EVERY_ADDRESS, ofFamily } from '#policy/model/ip-address.js';
 import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js';
 
 /**
- * The groups as `compile` processes them. A group with Kubernetes selectors becomes two groups: the original
+ * The groups as `compile` processes them for one family. They have only the prefixes of this family, and only
+ * the rules that can match its packets. A group with Kubernetes selectors becomes two groups: the original
  * group, and a copy with only its deny rules. The sources of the original group are its prefixes and the
  * networks of its selectors. The sources of the copy are all addresses while a selector is not resolved
  * (D19a), and none otherwise. A deny rule has the same rank in both groups.
@@ -12,7 +13,7 @@ import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js'
 export type GroupViews = {
   /**
    * A policy with the groups to compile: each original group, and for a group with selectors also a copy with
-   * only its deny rules. If no group has selectors, this is the original policy object.
+   * only its deny rules. If nothing differs, this is the original policy object.
    */
   readonly policy: Policy;
   /** For each group of `policy`, the index of its group in the original policy. */
@@ -31,14 +32,9 @@ export type GroupViews = {
   readonly denyOnly: Uint32Array;
 };
 
-const EVERY_SOURCE: readonly Prefix[] = [{ address: 0, length: 0 }];
 const NO_SOURCE: readonly Prefix[] = [];
 
-export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupViews {
-  if (!policy.groups.some(({ selectors }) => selectors.length > 0)) {
-    const groups = Uint32Array.from(policy.groups.keys());
-    return { policy, groups, places: policy.groups.map(() => null), whole: groups, denyOnly: new Uint32Array(0) };
-  }
+export function viewsOf(policy: Policy, resolution: SelectorResolution, family: Family): GroupViews {
   const views: Group[] = [];
   const groups: number[] = [];
   const places: (Uint32Array | null)[] = [];
@@ -46,18 +42,20 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupVi
   const denyOnly: number[] = [];
   for (const [number, group] of policy.groups.entries()) {
     whole.push(views.length);
-    const sources = staticSources(group, resolution);
-    views.push(sources === group.sources ? group : { ...group, sources });
+    const sources = ofFamily(staticSources(group, resolution), family);
+    const own = rulesOf(group.rules, family);
+    const isWhole = sources === group.sources && own.rules === group.rules;
+    views.push(isWhole ? group : { ...group, sources, rules: own.rules });
     groups.push(number);
-    places.push(null);
+    places.push(own.places);
     if (group.selectors.length === 0) continue;
-    const denies = deniesOf(group.rules);
+    const denies = deniesOf(group.rules, family);
     const defaultAction = group.defaultAction === 'deny' ? 'deny' : undefined;
     const isOpen = !areResolved(group.selectors, resolution);
     if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) denyOnly.push(views.length);
     views.push({
       ...group,
-      sources: isOpen ? EVERY_SOURCE : NO_SOURCE,
+      sources: isOpen ? EVERY_ADDRESS[family] : NO_SOURCE,
       selectors: [],
       rules: denies.rules,
       defaultAction,
@@ -65,8 +63,9 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupVi
     groups.push(number);
     places.push(denies.places);
   }
+  const isSame = views.length === policy.groups.length && views.every((view, at) => view === policy.groups[at]);
   return {
-    policy: { ...policy, groups: views },
+    policy: isSame ? policy : { ...policy, groups: views },
     groups: Uint32Array.from(groups),
     places,
     whole: Uint32Array.from(whole),
@@ -74,19 +73,60 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution): GroupVi
   };
 }
 
-type Denies = { readonly rules: readonly Rule[]; readonly places: Uint32Array };
+/**
+ * A part of the rules of a group. `places`: for each rule, its index in the group; null if the part has all
+ * rules.
+ */
+type Part = { readonly rules: readonly Rule[]; readonly places: Uint32Array | null };
+type Parts = { readonly own: Part; readonly denies: Part & { readonly places: Uint32Array } };
 
 /**
- * Maps the rule list of a group to its deny rules. `deniesOf` must return the same list object for the same
- * rule list each time, because `CompileMemory` finds cached rule blocks by list identity.
+ * The parts of known rule lists. The same rule list gives the same list objects each time, because
+ * `CompileMemory` finds cached rule blocks by list identity.
  */
-const known = new WeakMap<readonly Rule[], Denies>();
+const known: Readonly<Record<Family, WeakMap<readonly Rule[], Partial<Parts>>>> = {
+  ipv4: new WeakMap(),
+  ipv6: new WeakMap(),
+};
 
-function deniesOf(rules: readonly Rule[]): Denies {
-  const found = known.get(rules);
+function partsOf(rules: readonly Rule[], family: Family): Partial<{ -readonly [Name in keyof Parts]: Parts[Name] }> {
+  const found = known[family].get(rules);
   if (found !== undefined) return found;
-  const places = Uint32Array.from([...rules.keys()].filter((place) => rules[place]?.action === 'deny'));
-  const denies = { rules: Array.from(places, (place) => itemAt(rules, place)), places };
-  known.set(rules, denies);
-  return denies;
+  const parts = {};
+  known[family].set(rules, parts);
+  return parts;
+}
+
+/**
+ * Returns the rules that can match a packet of the family, without the destinations of the other family.
+ */
+function rulesOf(rules: readonly Rule[], family: Family): Part {
+  const parts = partsOf(rules, family);
+  parts.own ??= partOf(rules, family, () => true);
+  return parts.own;
+}
+
+function deniesOf(rules: readonly Rule[], family: Family): Parts['denies'] {
+  const parts = partsOf(rules, family);
+  if (parts.denies === undefined) {
+    const { rules: denies, places } = partOf(rules, family, ({ action }) => action === 'deny');
+    parts.denies = { rules: denies, places: places ?? Uint32Array.from(rules.keys()) };
+  }
+  return parts.denies;
+}
+
+function partOf(rules: readonly Rule[], family: Family, isWanted: (rule: Rule) => boolean): Part {
+  const kept: Rule[] = [];
+  const places: number[] = [];
+  let isWhole = true;
+  for (const [place, rule] of rules.entries()) {
+    const destinations = ofFamily(rule.destinations, family);
+    const canMatch = rule.destinations.length === 0 || destinations.length > 0;
+    if (!canMatch || !isWanted(rule)) continue;
+    isWhole &&= destinations === rule.destinations;
+    kept.push(destinations === rule.destinations ? rule : { ...rule, destinations });
+    places.push(place);
+  }
+  if (isWhole && kept.length === rules.length) return { rules, places: null };
+  return { rules: kept, places: Uint32Array.from(places) };
 }

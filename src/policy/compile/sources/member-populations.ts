@@ -7,7 +7,7 @@ import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import { mergedRanges, valueAt } from '#policy/model/intervals.js';
-import { lastAddress } from '#policy/model/ipv4.js';
+import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 import {
   addressesWithSets,
   type GroupSets,
@@ -124,9 +124,9 @@ function withPodNetworks(
   { starts, numbers }: Populations,
   denyOnly: Uint32Array,
   resolution: SelectorResolution,
-): Pick<Populations, 'starts' | 'numbers'> {
+): Pick<Populations, 'starts' | 'classStarts' | 'numbers'> {
   const networks = mergedRanges(
-    resolution.podNetworks.map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+    ofFamily(resolution.podNetworks, 'ipv4').map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
   );
   const cutStarts = new GrowingUint32Array();
   const cutNumbers = new GrowingUint32Array();
@@ -147,7 +147,7 @@ function withPodNetworks(
       from = Math.min(end, isIn ? high + 1 : low);
     }
   }
-  return { starts: cutStarts, numbers: cutNumbers };
+  return { starts: cutStarts, classStarts: null, numbers: cutNumbers };
 }
 
 /**

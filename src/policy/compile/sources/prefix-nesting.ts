@@ -1,25 +1,37 @@
 import { f64At, itemAt, u32At } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
-import { lastAddress, mask } from '#policy/model/ipv4.js';
+import type { Family, Prefix } from '#contracts/policy/policy-model.js';
+import { addressAfter, ascending, lastAddress, mask, ofFamily } from '#policy/model/ip-address.js';
+import { classStarts } from './class-numbers.js';
 
 /**
- * Distinct prefixes, sorted so that each prefix precedes the prefixes that it contains. The number of a
- * prefix is its index in this order.
+ * Distinct prefixes of one family, sorted so that each prefix precedes the prefixes that it contains. The
+ * number of a prefix is its index in this order.
+ *
+ * A point stands for the addresses that the same prefixes contain. For IPv4, each address is a point. For
+ * IPv6, a point is the number of an address class: an interval between two neighbouring bounds of the
+ * prefixes.
  */
 export type PrefixOrder = {
+  /** The first and last point of each prefix. */
   readonly first: Uint32Array;
   readonly last: Uint32Array;
-  readonly keys: Float64Array;
-  /**
-   * For each block of 65,536 addresses, the number of prefixes that begin before the block. Undefined if
-   * there are fewer than `FEW` prefixes.
-   */
-  readonly blocks: Uint32Array | undefined;
+  /** The number after the last point. */
+  readonly end: number;
+  /** The first address of each class; null for IPv4. */
+  readonly classStarts: readonly bigint[] | null;
+  readonly numberOf: (prefix: Prefix) => number;
 };
 
+export function prefixOrder(prefixes: readonly Prefix[], family: Family): PrefixOrder {
+  return family === 'ipv4' ? ipv4Order(ofFamily(prefixes, 'ipv4')) : ipv6Order(ofFamily(prefixes, 'ipv6'));
+}
+
+/**
+ * With fewer prefixes, `ipv4Order` does not store the number of prefixes before each block of addresses.
+ */
 const FEW = 4_096;
 
-export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
+function ipv4Order(prefixes: readonly Prefix<number>[]): PrefixOrder {
   const sorted = new Float64Array(prefixes.length);
   for (let index = 0; index < prefixes.length; index++) sorted[index] = sortKey(itemAt(prefixes, index));
   sorted.sort();
@@ -37,10 +49,16 @@ export function prefixOrder(prefixes: readonly Prefix[]): PrefixOrder {
     first[number] = prefix.address;
     last[number] = lastAddress(prefix);
   }
-  return { first, last, keys, blocks: count < FEW ? undefined : blocksOf(first) };
+  const blocks = count < FEW ? undefined : blocksOf(first);
+  const numberOf = (prefix: Prefix): number => ipv4Number(keys, blocks, prefix as Prefix<number>);
+  return { first, last, end: 2 ** 32, classStarts: null, numberOf };
 }
 
-export function prefixNumber({ keys, blocks }: PrefixOrder, prefix: Prefix): number {
+/**
+ * `blocks`: for each block of 65,536 addresses, the number of prefixes that begin before the block; undefined
+ * if there are fewer than `FEW` prefixes.
+ */
+function ipv4Number(keys: Float64Array, blocks: Uint32Array | undefined, prefix: Prefix<number>): number {
   const key = sortKey(prefix);
   let low = 0;
   let high = keys.length;
@@ -69,8 +87,30 @@ function blocksOf(first: Uint32Array): Uint32Array {
   return blocks;
 }
 
-function sortKey(prefix: Prefix): number {
+function sortKey(prefix: Prefix<number>): number {
   return mask(prefix.address, prefix.length) * 64 + prefix.length;
+}
+
+function ipv6Order(prefixes: readonly Prefix<bigint>[]): PrefixOrder {
+  const keyOf = ({ address, length }: Prefix<bigint>): bigint => (address << 8n) | BigInt(length);
+  const distinct = new Map(prefixes.map((prefix) => [keyOf(prefix), prefix]));
+  const keys = ascending([...distinct.keys()]);
+  const starts = classStarts(distinct.values());
+  const classes = new Map(starts.map((start, at) => [start, at]));
+  const end = starts.length;
+  const first = new Uint32Array(keys.length);
+  const last = new Uint32Array(keys.length);
+  const numbers = new Map<bigint, number>();
+  for (let number = 0; number < keys.length; number++) {
+    const key = itemAt(keys, number);
+    const prefix = distinct.get(key) as Prefix<bigint>;
+    const after = addressAfter(prefix);
+    first[number] = classes.get(prefix.address) as number;
+    last[number] = (after === undefined ? end : (classes.get(after) as number)) - 1;
+    numbers.set(key, number);
+  }
+  const numberOf = (prefix: Prefix): number => numbers.get(keyOf(prefix as Prefix<bigint>)) ?? 0;
+  return { first, last, end, classStarts: starts, numberOf };
 }
 
 /**
@@ -83,25 +123,25 @@ export function membership(prefix: number, member: number): number {
 
 export const MEMBERS = 2 ** 26;
 
-/** The callbacks of `walkNesting`. The walk visits addresses in ascending order. */
+/** The callbacks of `walkNesting`. The walk visits points in ascending order. */
 export type NestingVisitor = {
   /**
-   * Called at the first address of a prefix that lies inside all open prefixes. `members` are the members of
+   * Called at the first point of a prefix that lies inside all open prefixes. `members` are the members of
    * this prefix, ascending. `walkNesting` reuses the array for the next call, so copy the members to keep
    * them.
    */
   open(members: readonly number[]): void;
-  /** Called after the last address of the prefix that was opened last. */
+  /** Called after the last point of the prefix that was opened last. */
   close(): void;
   /**
-   * Called at the first address of an interval. All addresses up to the next call are in exactly the open
+   * Called at the first point of an interval. All points up to the next call are in exactly the open
    * prefixes.
    */
   interval(start: number): void;
 };
 
 /**
- * Calls the visitor for each interval of addresses between the bounds of nested prefixes. `memberships`
+ * Calls the visitor for each interval of points between the bounds of nested prefixes. `memberships`
  * contains results of `membership`, ascending.
  */
 export function walkNesting(order: PrefixOrder, memberships: Float64Array, visitor: NestingVisitor): void {
@@ -123,17 +163,15 @@ export function walkNesting(order: PrefixOrder, memberships: Float64Array, visit
     visitor.open(members);
     ends.push(u32At(order.last, prefix));
   }
-  from = closeBefore(ADDRESSES, ends, from, visitor);
-  if (from < ADDRESSES) visitor.interval(from);
+  from = closeBefore(order.end, ends, from, visitor);
+  if (from < order.end) visitor.interval(from);
 }
 
-const ADDRESSES = 2 ** 32;
-
-function closeBefore(address: number, ends: number[], from: number, visitor: NestingVisitor): number {
+function closeBefore(point: number, ends: number[], from: number, visitor: NestingVisitor): number {
   let reached = from;
   while (ends.length > 0) {
     const end = itemAt(ends, ends.length - 1);
-    if (end >= address) break;
+    if (end >= point) break;
     if (reached <= end) visitor.interval(reached);
     reached = end + 1;
     visitor.close();

@@ -2,11 +2,11 @@ import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 import type { MemberTables, MemberTrees } from '#contracts/kubernetes/member-tables.js';
 import type { Intervals } from '#contracts/policy/interval-map.js';
-import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Family, Policy } from '#contracts/policy/policy-model.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { SelectorGroups } from '#policy/model/sources/group-sets.js';
-import { MEMBERS, membership, type PrefixOrder, prefixNumber, prefixOrder, walkNesting } from './prefix-nesting.js';
+import { MEMBERS, membership, type PrefixOrder, prefixOrder, walkNesting } from './prefix-nesting.js';
 
 /**
  * The populations of addresses with an owner (a Kubernetes object). The base of an address is its population
@@ -19,11 +19,13 @@ type MemberPopulations = MemberTrees & {
 };
 
 /**
- * Source addresses divided into intervals. A population is the set of all addresses to which the same
- * sequence of groups applies.
+ * Source addresses divided into intervals of points (see `PrefixOrder`). A population is the set of all
+ * addresses to which the same sequence of groups applies.
  */
 export type Populations = {
   readonly starts: GrowingUint32Array;
+  /** The first address of each address class that `starts` names; null for IPv4. */
+  readonly classStarts: readonly bigint[] | null;
   /**
    * For each interval, the number of its population (addresses with the same groups). The sequence of groups
    * of this population has the same number in `groups`.
@@ -41,8 +43,9 @@ export type Populations = {
  * `viewsOf`. A population omits a group without rules and default action. It also omits groups after a group
  * with a default action, because no packet reaches them.
  */
-export function populations(policy: Policy, budget: Budget): Populations {
-  const order = prefixOrder(policy.groups.flatMap(({ sources }) => sources));
+export function populations(policy: Policy, family: Family, budget: Budget): Populations {
+  const sources = policy.groups.flatMap((group) => group.sources);
+  const order = prefixOrder(sources, family);
   const memberships = membershipsOf(policy, order);
   budget.ranks(policy.groups.length);
   const groups = new Sequences(budget, 'lists', 1);
@@ -85,7 +88,7 @@ export function populations(policy: Policy, budget: Budget): Populations {
       numbers.push(number);
     },
   });
-  return { starts, numbers, groups, members: null };
+  return { starts, classStarts: order.classStarts, numbers, groups, members: null };
 }
 
 /**
@@ -120,7 +123,7 @@ function membershipsOf({ groups }: Policy, order: PrefixOrder): Float64Array {
   let count = 0;
   for (const [group, { sources, rules, defaultAction }] of groups.entries()) {
     if (rules.length === 0 && defaultAction === undefined) continue;
-    for (const source of sources) memberships[count++] = membership(prefixNumber(order, source), group);
+    for (const source of sources) memberships[count++] = membership(order.numberOf(source), group);
   }
   return memberships.subarray(0, count);
 }

@@ -100,7 +100,7 @@ export class StepFinder {
    * patterns match. Then the hostname of a deny rule matches, and the hostname of an allow rule does not
    * (D19a).
    */
-  stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
+  stepsOf(packet: Packet<number>, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
     if (program !== null) return [stepOfProgram(program, packet, this.#setOf(packet.source))];
     const steps: Step[] = [];
@@ -233,7 +233,7 @@ function decided(step: Step): Decided {
   return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
 }
 
-function stepOfProgram(program: Program, packet: Packet, set: number | undefined): Step {
+function stepOfProgram(program: Program, packet: Packet<number>, set: number | undefined): Step {
   const word = classify(program, packet, undefined, set);
   const action = verdictOf(word) === 'allow' ? 'allow' : 'deny';
   const decider = deciderAt(program.ruleNames, rankOf(word));

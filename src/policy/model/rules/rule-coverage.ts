@@ -1,5 +1,5 @@
 import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
-import { containsPrefix, lastAddress } from '#policy/model/ipv4.js';
+import { containsPrefix } from '#policy/model/ip-address.js';
 
 /**
  * Whether `earlier` matches and decides every packet that `later` matches. The function returns true only if
@@ -142,9 +142,4 @@ function overlapRanges(a: readonly Range[], b: readonly Range[]): boolean {
 
 function overlapNumbers(a: readonly number[], b: readonly number[]): boolean {
   return a.length === 0 || b.length === 0 || a.some((number) => b.includes(number));
-}
-
-/** Returns the first address of a prefix, and the address after its last address. */
-export function boundsOf(prefix: Prefix): { readonly start: number; readonly end: number } {
-  return { start: prefix.address, end: lastAddress(prefix) + 1 };
 }

@@ -6,7 +6,7 @@ import {
   type SelectorResolution,
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
-import type { Group } from '#contracts/policy/policy-model.js';
+import type { Address, Group } from '#contracts/policy/policy-model.js';
 
 /**
  * The sets of groups whose selectors select a member (an address that a Kubernetes object owns). Members with
@@ -88,7 +88,7 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
 export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
   const { added, addresses, sets } = list;
   const byNumber = new Map(added.map((set) => [set.number, set]));
-  const owned = new Map<number, SelectorSet>();
+  const owned = new Map<Address, SelectorSet>();
   for (let at = 0; at < addresses.length; at++)
     owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? DENY_ONLY_MEMBER);
   return { resolution, members: { setOf: (address) => owned.get(address) } };

@@ -3,7 +3,7 @@ import { sharedWords } from '#arrays/shared-array.js';
 import { NO_SELECTORS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Group } from '#contracts/policy/policy-model.js';
 import type { GroupSources } from '#contracts/policy/rule-names.js';
-import { mask } from '#policy/model/ipv4.js';
+import { mask, ofFamily } from '#policy/model/ip-address.js';
 import { staticSources } from './rule-scope.js';
 
 /** An address takes 32 of the 53 bits of an exact number. Further groups are left out. */
@@ -13,11 +13,11 @@ const LENGTHS = 33;
 export const NAMED_GROUPS = 16;
 
 /**
- * Returns the prefixes of all groups, also of groups without rules. The networks that a resolved selector
- * selects are among them, and its members are not.
+ * Returns the IPv4 prefixes of all groups, also of groups without rules. The networks that a resolved
+ * selector selects are among them, and its members are not.
  */
 export function groupSourcesOf(groups: readonly Group[], resolution: SelectorResolution = NO_SELECTORS): GroupSources {
-  const sources = groups.slice(0, MOST_GROUPS).map((group) => staticSources(group, resolution));
+  const sources = groups.slice(0, MOST_GROUPS).map((group) => ofFamily(staticSources(group, resolution), 'ipv4'));
   const counts = new Uint32Array(LENGTHS);
   for (const prefixes of sources) for (const { length } of prefixes) counts[length] = u32At(counts, length) + 1;
   const offsets = new Uint32Array(LENGTHS + 1);

@@ -6,6 +6,7 @@ import {
   type MembershipChange,
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 
 /**
  * The present members (addresses that Kubernetes objects own), as the result of all changes so far. Each
@@ -65,8 +66,8 @@ export class MemberRecord implements Members {
     this.#leaving.clear();
   }
 
-  setOf(address: number): SelectorSet | undefined {
-    return this.#owned.get(address);
+  setOf(address: Address): SelectorSet | undefined {
+    return typeof address === 'number' ? this.#owned.get(address) : undefined;
   }
 
   /**

@@ -1,6 +1,6 @@
 import { DENY_ONLY_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Action, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
-import { covers } from '#policy/model/ipv4.js';
+import type { Action, Address, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
+import { covers } from '#policy/model/ip-address.js';
 
 /** This file decides which rules of a source group apply to a source address. */
 
@@ -18,7 +18,7 @@ type Sources = Pick<Group, 'sources' | 'selectors'>;
  */
 export function ruleScopeOf(
   { sources, selectors }: Sources,
-  source: number,
+  source: Address,
   { resolution, members }: Membership,
 ): RuleScope | null {
   if (staticSources({ sources, selectors }, resolution).some((prefix) => covers(prefix, source))) return 'all';
@@ -33,7 +33,7 @@ export function ruleScopeOf(
 /** Returns the first selector of a group that selects a source; undefined if no selector selects it. */
 export function selectorFor(
   { selectors }: Pick<Group, 'selectors'>,
-  source: number,
+  source: Address,
   { resolution, members }: Membership,
 ): Selector | undefined {
   const keys = members.setOf(source)?.keys ?? [];
@@ -60,7 +60,7 @@ export function areResolved(selectors: Group['selectors'], { resolved }: Selecto
  * Whether a source is in a network of pods, where an address without an owner gets only the deny rules of
  * groups with selectors.
  */
-export function isInPodNetwork({ podNetworks }: SelectorResolution, source: number): boolean {
+export function isInPodNetwork({ podNetworks }: SelectorResolution, source: Address): boolean {
   return podNetworks.some((prefix) => covers(prefix, source));
 }
 

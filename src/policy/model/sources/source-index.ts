@@ -4,8 +4,8 @@ import {
   NO_MEMBERSHIP,
   type SelectorResolution,
 } from '#contracts/kubernetes/membership.js';
-import type { Group } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ipv4.js';
+import type { Address, Group } from '#contracts/policy/policy-model.js';
+import { bitsOf, mask } from '#policy/model/ip-address.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { areResolved, hasDenies, isInPodNetwork, type RuleScope, staticSources } from './rule-scope.js';
 import { isSameResolution } from './same-sources.js';
@@ -29,8 +29,9 @@ export const DENY_ONLY = 'deny-only';
  * So a proof, which compares both, also finds errors in the compiler's source tables.
  */
 export class SourceIndex {
-  readonly #bySource = new Map<number, number[]>();
-  readonly #lengths: readonly number[];
+  readonly #bySource = new Map<Address, number[]>();
+  /** The lengths of the source prefixes of each family, by the bits of its addresses. */
+  readonly #lengths = new Map<number, Set<number>>();
   /**
    * The groups with selectors that have a deny rule or a deny default. Only these groups can apply to a
    * source with their deny rules alone.
@@ -39,23 +40,24 @@ export class SourceIndex {
   readonly #unresolved: readonly number[];
   readonly #bySelector: SelectorGroups;
   /** The groups that apply to recent sources that no Kubernetes object owns. */
-  readonly #kept = new Map<number, readonly ScopedGroup[]>();
+  readonly #kept = new Map<Address, readonly ScopedGroup[]>();
 
   constructor(
     groups: readonly Group[],
     readonly resolution: SelectorResolution = NO_MEMBERSHIP.resolution,
   ) {
-    const lengths = new Set<number>();
     for (const [index, group] of groups.entries()) {
       for (const { address, length } of staticSources(group, resolution)) {
-        lengths.add(length);
+        const bits = bitsOf(address);
+        const lengths = this.#lengths.get(bits);
+        if (lengths === undefined) this.#lengths.set(bits, new Set([length]));
+        else lengths.add(length);
         const key = sourceKey(address, length);
         const known = this.#bySource.get(key);
         if (known === undefined) this.#bySource.set(key, [index]);
         else if (known.at(-1) !== index) known.push(index);
       }
     }
-    this.#lengths = [...lengths];
     this.#denying = denyingGroups(groups);
     this.#unresolved = this.#denying.filter((index) => !areResolved(groups[index]?.selectors ?? [], resolution));
     this.#bySelector = selectorGroups(groups, resolution);
@@ -72,18 +74,18 @@ export class SourceIndex {
   }
 
   /** Returns the groups that apply to a source, in the order of evaluation. */
-  groupsOf(source: number, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
+  groupsOf(source: Address, { members }: Pick<Membership, 'members'> = NO_MEMBERSHIP): readonly ScopedGroup[] {
     const set = members.setOf(source);
     if (set === undefined) return this.groupsOfOwner(source, NO_OWNER);
     const isDenyOnly = set.number === DENY_ONLY_MEMBER.number;
     return this.groupsOfOwner(source, isDenyOnly ? DENY_ONLY : groupsOfSet(set, this.#bySelector));
   }
 
-  groupsOfOwner(source: number, owner: Owner): readonly ScopedGroup[] {
-    const kept = owner === NO_OWNER ? this.#kept.get(source | 0) : undefined;
+  groupsOfOwner(source: Address, owner: Owner): readonly ScopedGroup[] {
+    const kept = owner === NO_OWNER ? this.#kept.get(keptKey(source)) : undefined;
     if (kept !== undefined) return kept;
     const whole = new Set<number>();
-    for (const length of this.#lengths) {
+    for (const length of this.#lengths.get(bitsOf(source)) ?? []) {
       for (const group of this.#bySource.get(sourceKey(mask(source, length), length)) ?? []) whole.add(group);
     }
     if (typeof owner !== 'string') for (const group of owner) whole.add(group);
@@ -93,7 +95,7 @@ export class SourceIndex {
       .map((group): ScopedGroup => ({ group, scope: whole.has(group) ? 'all' : 'denies' }));
     if (owner !== NO_OWNER) return groups;
     if (this.#kept.size >= KEPT_SOURCES) this.#kept.clear();
-    this.#kept.set(source | 0, groups);
+    this.#kept.set(keptKey(source), groups);
     return groups;
   }
 }
@@ -105,6 +107,11 @@ function denyingGroups(groups: readonly Group[]): readonly number[] {
   });
 }
 
-function sourceKey(address: number, length: number): number {
-  return address * 64 + length;
+function sourceKey(address: Address, length: number): Address {
+  return typeof address === 'number' ? address * 64 + length : (address << 8n) | BigInt(length);
+}
+
+/** Returns a key that V8 keeps as a small integer for each IPv4 address. */
+function keptKey(source: Address): Address {
+  return typeof source === 'number' ? source | 0 : source;
 }
