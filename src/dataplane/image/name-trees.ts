@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 
-import { DESTINATION_MAP, NONE, type Program } from '#contracts/policy/program.js';
+import { DESTINATION_MAP, type FamilyProgram, NONE } from '#contracts/policy/program.js';
 import type { Lines } from './cache-lines.js';
 import { addTree, type Resolver } from './tree.js';
 import type { Trees } from './trees.js';
@@ -13,7 +13,7 @@ import type { Trees } from './trees.js';
  */
 export function nameTrees(
   lines: Lines,
-  { ruleBlocks, namePortMaps }: Program,
+  { ruleBlocks, namePortMaps }: FamilyProgram,
   portMaps: Trees,
   destinations: Trees,
 ): (ruleBlock: number) => number {

@@ -1,7 +1,15 @@
 import { u32At } from '#arrays/read.js';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
-import { DESTINATION_MAP, MAX_RULE_BLOCKS, NONE, type Program, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
+import {
+  DESTINATION_MAP,
+  type FamilyProgram,
+  MAX_RULE_BLOCKS,
+  NONE,
+  type Program,
+  SOURCE_PORT_MAP,
+} from '#contracts/policy/program.js';
 import { Lines } from './cache-lines.js';
+import { addClassTree } from './class-tree.js';
 import { nameTrees } from './name-trees.js';
 import { addTree } from './tree.js';
 import { Trees } from './trees.js';
@@ -35,6 +43,18 @@ export const HEADER = {
    * owner (`addMembers`); unset if the policy uses no owners.
    */
   bases: 10,
+  /** Cache line of the header of IPv6 (`IPV6_HEADER`); unset if the program has no tables of IPv6. */
+  ipv6: 11,
+} as const;
+
+/** Offsets of the fields in the header of IPv6. The first fields mean what they mean in `HEADER`. */
+export const IPV6_HEADER = {
+  sources: HEADER.sources,
+  prefetchesLists: HEADER.prefetchesLists,
+  hasNames: HEADER.hasNames,
+  bases: HEADER.bases,
+  /** Ref of the tree that leads from an address to its class (`addClassTree`). */
+  classes: 12,
 } as const;
 
 /**
@@ -66,31 +86,42 @@ const NAMED = 0x100;
 export function layout(program: Program, lines = new Lines()): Image {
   lines.clear(enoughLines(program));
   lines.add(1);
+  addFamily(lines, 0, program, program.names.length > 0);
+  if (program.ipv6 !== null) {
+    const header = lines.add(1);
+    lines.set(header, IPV6_HEADER.classes, addClassTree(lines, program.ipv6.classes));
+    addFamily(lines, header, program.ipv6, program.names.length > 0);
+    lines.set(0, HEADER.ipv6, header);
+  }
+  lines.set(0, HEADER.magic, IMAGE_MAGIC);
+  lines.set(0, HEADER.layoutVersion, LAYOUT_VERSION);
+  lines.set(0, HEADER.lines, lines.count);
+  lines.set(0, HEADER.generationLow, 0);
+  lines.set(0, HEADER.generationHigh, 0);
+  return { words: lines.toWords(), lines: lines.count };
+}
+
+/** Adds the tables of one family, and writes its fields into the cache line `header`. */
+function addFamily(lines: Lines, header: number, program: FamilyProgram, hasNames: boolean): void {
+  const before = lines.count;
   const sourcePortMaps = new Trees(lines, program.sourcePortMaps, SOURCE_PORT_MAP);
   const portMaps = new Trees(lines, program.portMaps, 0, sourcePortMaps.isEmpty ? undefined : sourcePortMaps);
   const destinations = new Trees(lines, program.destinations, DESTINATION_MAP, portMaps);
   const names = nameTrees(lines, program, portMaps, destinations);
   const lists = addLists(lines, program, { portMaps, destinations, names });
-  const averageLines = lines.count / Math.max(1, lists.length);
+  const averageLines = (lines.count - before) / Math.max(1, lists.length);
   const { sources } = program;
   const root = addTree(lines, sources, 0, sources.starts.length, {
     resolve(from, to) {
       for (let place = from; place < to; place++) lines.words[place] = at(lists, u32At(lines.words, place));
     },
   });
-
   const bases = addMembers(lines, program, lists);
-
-  lines.set(0, HEADER.magic, IMAGE_MAGIC);
-  lines.set(0, HEADER.layoutVersion, LAYOUT_VERSION);
-  lines.set(0, HEADER.lines, lines.count);
-  lines.set(0, HEADER.generationLow, 0);
-  lines.set(0, HEADER.generationHigh, 0);
-  lines.set(0, HEADER.sources, root);
-  lines.set(0, HEADER.prefetchesLists, lines.count < CACHED_LINES || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
-  if (bases !== null) lines.set(0, HEADER.bases, bases);
-  lines.set(0, HEADER.hasNames, program.names.length > 0 ? 1 : 0);
-  return { words: lines.toWords(), lines: lines.count };
+  const isCached = lines.count - before < CACHED_LINES;
+  lines.set(header, HEADER.sources, root);
+  lines.set(header, HEADER.prefetchesLists, isCached || averageLines > 4 * LINES_BEHIND_LIST ? 0 : 1);
+  if (bases !== null) lines.set(header, HEADER.bases, bases);
+  lines.set(header, HEADER.hasNames, hasNames ? 1 : 0);
 }
 
 /**
@@ -98,7 +129,7 @@ export function layout(program: Program, lines = new Lines()): Image {
  * address, and its value is the ref (position in the image) of a second tree. The key of the second tree is
  * the index of a set of groups, and its values are rule lists. Returns the ref of the first tree.
  */
-function addMembers(lines: Lines, { members }: Program, lists: Uint32Array): number | null {
+function addMembers(lines: Lines, { members }: FamilyProgram, lists: Uint32Array): number | null {
   if (members === null) return null;
   const { trees, bases } = members;
   const refs = new Uint32Array(trees.offsets.length - 1);
@@ -138,7 +169,7 @@ function enoughLines({ sources, lists, destinations, portMaps, sourcePortMaps }:
  */
 function addLists(
   lines: Lines,
-  program: Program,
+  program: FamilyProgram,
   {
     portMaps,
     destinations,

@@ -3,7 +3,9 @@ import type { Packet } from '#contracts/policy/policy-model.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { NO_MATCH } from '#contracts/policy/verdict-word.js';
-import { HEADER, type Image } from '#dataplane/image/program-image.js';
+import { NEXT_WORD } from '#dataplane/image/class-tree.js';
+import { HEADER, type Image, IPV6_HEADER } from '#dataplane/image/program-image.js';
+import { wordsOf } from '#policy/model/sources/address-classes.js';
 
 /**
  * Searches a program image (a compiled policy as cache lines) as `bpf/classify/rules.h` does, and returns the
@@ -12,7 +14,7 @@ import { HEADER, type Image } from '#dataplane/image/program-image.js';
  */
 export function walkImage(
   { words }: Image,
-  packet: Packet<number>,
+  packet: Packet,
   touched: Set<number> = new Set(),
   names: ReadonlySet<number> = new Set(),
 ): number {
@@ -42,18 +44,17 @@ export function walkImage(
     const found = search(ref, key);
     return found >= SOURCE_PORT_MAP ? search(found - SOURCE_PORT_MAP, packet.sourcePort) : found;
   };
-  const list = line(search(line(0)[HEADER.sources] ?? 0, packet.source));
+  const { header, source, destination } = pointsOf(words, packet, search);
+  const list = line(search(line(header)[HEADER.sources] ?? 0, source));
   const [counted = 0, defaultWord = 0] = list;
   const second = counted < 0x100 ? undefined : words.subarray(list.byteOffset / 4 + LINE_WORDS);
   const nameWord = (tree: number, name: number): number => {
     const found = search(tree, name + 1);
-    return leaf(
-      found !== NONE && found >= DESTINATION_MAP ? search(found - DESTINATION_MAP, packet.destination) : found,
-    );
+    return leaf(found !== NONE && found >= DESTINATION_MAP ? search(found - DESTINATION_MAP, destination) : found);
   };
   for (let segment = 0; segment < (counted & 0xff); segment++) {
     const tree = list[2 + 2 * segment] ?? NONE;
-    const own = tree === NONE ? NO_MATCH : leaf(search(tree, packet.destination));
+    const own = tree === NONE ? NO_MATCH : leaf(search(tree, destination));
     let best = Math.min(own, leaf(list[3 + 2 * segment] ?? NONE));
     const hasNames = ((counted >>> 8) & (1 << segment)) !== 0;
     if (hasNames && leaf(second?.[2 * segment + 1] ?? NONE) < best) {
@@ -62,4 +63,20 @@ export function walkImage(
     if (best !== NO_MATCH) return best;
   }
   return defaultWord;
+}
+
+/** Returns the header for the family of the packet, and the keys of its addresses in the trees. */
+function pointsOf(
+  words: Uint32Array,
+  { source, destination }: Packet,
+  search: (ref: number, x: number) => number,
+): { readonly header: number; readonly source: number; readonly destination: number } {
+  if (typeof source === 'number' && typeof destination === 'number') return { header: 0, source, destination };
+  const header = words[HEADER.ipv6] ?? NONE;
+  const classOf = (address: bigint): number => {
+    let found = NEXT_WORD + (words[header * LINE_WORDS + IPV6_HEADER.classes] ?? 0);
+    for (const word of wordsOf(address)) if (found >= NEXT_WORD) found = search(found - NEXT_WORD, word);
+    return found - 1;
+  };
+  return { header, source: classOf(BigInt(source)), destination: classOf(BigInt(destination)) };
 }

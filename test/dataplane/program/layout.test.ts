@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { IMAGE_MAGIC, LAYOUT_VERSION, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
@@ -6,7 +7,7 @@ import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { addTree } from '#dataplane/image/tree.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
-import { generateGrants, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { generateGrants, generatePolicy, ipv6PacketGenerator, packetGenerator } from '#test/policy/generate.js';
 import { grantedNames } from '#test/policy/granted-names.js';
 import { group, packet, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -17,19 +18,20 @@ describe('the program image (a compiled policy as cache lines)', () => {
     const seed = seedOf(7_411);
     for (let number = 0; number < 120; number++) {
       const random = new Random(seed + number * 7919);
-      const generated = generatePolicy(random, number % 3 === 0 ? { groups: 20, rules: 10 } : {});
-      const program = compile(generated);
+      const size = number % 3 === 0 ? { groups: 20, rules: 10 } : {};
+      const generated = generatePolicy(random, { ...size, families: ['ipv4', 'ipv6'] });
+      const program = compile(generated, { ipv6: true });
       const image = layout(program);
       const grants = generateGrants(number);
-      const next = packetGenerator(random, generated);
-      for (let count = 0; count < 200; count++) {
-        const tried = next();
+      const [ipv4, ipv6] = [packetGenerator(random, generated), ipv6PacketGenerator(random, generated)];
+      for (let count = 0; count < 400; count++) {
+        const tried = count % 2 === 0 ? ipv4() : ipv6();
         const names = grantedNames(program, tried.destination, grants);
         if (walkImage(image, tried, new Set(), names) === classify(program, tried, names)) continue;
-        expect.fail(`seed ${seed + number * 7919}: ${JSON.stringify(tried)}`);
+        expect.fail(`seed ${seed + number * 7919}: ${inspect(tried)}`);
       }
     }
-    console.log(`image: 120 policies × 200 packets, seed ${seed}`);
+    console.log(`image: 120 policies × 400 packets of both families, seed ${seed}`);
   });
 
   test('the program image (a compiled policy as cache lines) has the same bytes for the same policy, and begins with the header', () => {
@@ -49,6 +51,7 @@ describe('the program image (a compiled policy as cache lines)', () => {
       sinceLow: 0xffff_ffff,
       sinceHigh: 0xffff_ffff,
       bases: 0xffff_ffff,
+      ipv6: 0xffff_ffff,
     });
     expect(image.words.length).toBe(image.lines * LINE_WORDS);
   });
@@ -56,7 +59,9 @@ describe('the program image (a compiled policy as cache lines)', () => {
   test('the program image (a compiled policy as cache lines) has the same bytes in new memory and in memory that contained another image', () => {
     const lines = new Lines();
     for (let number = 0; number < 60; number++) {
-      const program = compile(generatePolicy(new Random(number), number % 2 === 0 ? { groups: 20, rules: 10 } : {}));
+      const size = number % 2 === 0 ? { groups: 20, rules: 10 } : {};
+      const generated = generatePolicy(new Random(number), { ...size, families: ['ipv4', 'ipv6'] });
+      const program = compile(generated, { ipv6: number % 3 > 0 });
       const { words, lines: count } = layout(program, lines);
       expect({ number, image: { words: words.slice(), lines: count } }).toEqual({ number, image: layout(program) });
     }

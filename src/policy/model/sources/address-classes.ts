@@ -3,7 +3,7 @@ import { sharedWords } from '#arrays/shared-array.js';
 import type { AddressClasses } from '#contracts/policy/program.js';
 
 /** The number of words of an IPv6 address. */
-const ADDRESS_WORDS = 4;
+export const ADDRESS_WORDS = 4;
 
 /** Returns the address classes with these first addresses, which must be ascending and begin with `::`. */
 export function addressClasses(starts: readonly bigint[]): AddressClasses {
@@ -27,7 +27,7 @@ export function classOf({ starts }: AddressClasses, address: bigint): number {
 }
 
 /** Returns the words of an IPv6 address, the highest first. */
-function wordsOf(address: bigint): readonly [number, number, number, number] {
+export function wordsOf(address: bigint): readonly [number, number, number, number] {
   const high = address >> 64n;
   const word = (half: bigint): number => Number(half & 0xffff_ffffn);
   return [word(high >> 32n), word(high), word(address >> 32n), word(address)];
