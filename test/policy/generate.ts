@@ -40,6 +40,7 @@ const ADDRESSES = [
 const LENGTHS = [0, 1, 7, 8, 8, 9, 15, 16, 16, 23, 24, 24, 25, 30, 31, 32, 32, 32];
 const PROTOCOLS = [0, 1, 2, 4, 6, 17, 33, 41, 47, 50, 132, 136, 255];
 const PORTS = [0, 1, 22, 53, 80, 443, 444, 1024, 8080, 32768, 65534, 65535];
+const ICMP_OF_BOTH = ['any', IPPROTO.icmp, IPPROTO.icmpv6] as const;
 const ICMP_NUMBERS = [0, 3, 4, 8, 11, 12, 254, 255];
 const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
@@ -97,7 +98,7 @@ function generateRule(
         ? random.pick(PROTOCOLS)
         : shape === 'ports'
           ? random.pick(portProtocols)
-          : random.pick(['any', IPPROTO.icmp] as const);
+          : random.pick(kinds.families.includes('ipv6') ? ICMP_OF_BOTH : (['any', IPPROTO.icmp] as const));
   const sometimes = <T>(wanted: boolean, probability: number, make: () => T): T[] =>
     wanted && random.chance(probability) ? random.some(1, 3, make) : [];
   return {
@@ -183,13 +184,14 @@ function packetsOf<F extends Family>(
   const sourcePorts = rangeEdges(rules.flatMap((rule) => rule.sourcePorts));
   const destinationPorts = rangeEdges(rules.flatMap((rule) => rule.destinationPorts));
   const named = rules.flatMap(({ protocol }) => (protocol === 'any' ? [] : [protocol]));
-  const protocols = [...named, ...PORT_PROTOCOLS, IPPROTO.tcp, IPPROTO.icmp, IPPROTO.icmp];
+  const icmp = family === 'ipv4' ? IPPROTO.icmp : IPPROTO.icmpv6;
+  const protocols = [...named, ...PORT_PROTOCOLS, IPPROTO.tcp, icmp, icmp];
   const icmpTypes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpTypes)];
   const icmpCodes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpCodes)];
   return () => {
     const protocol = random.chance(0.1) ? random.below(256) : random.pick(protocols);
     const hasPorts = PORT_PROTOCOLS.includes(protocol);
-    const isIcmp = protocol === IPPROTO.icmp;
+    const isIcmp = protocol === icmp;
     return {
       source: random.chance(0.05) ? anyAddress() : random.pick(sources),
       destination: random.chance(0.05) ? anyAddress() : random.pick(destinations),

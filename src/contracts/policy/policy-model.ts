@@ -100,7 +100,7 @@ export type Policy = {
 
 /**
  * The packet fields that rules match. The ports are 0 if the protocol has no ports. ICMP type and code are 0
- * if the protocol is not ICMP.
+ * if the protocol is not ICMP, or not ICMPv6 in a packet of IPv6.
  */
 export type Packet<A extends Address = Address> = {
   readonly source: A;
@@ -128,7 +128,20 @@ export function reversed<A extends Address>({ source, destination, sourcePort, d
 export type Grants = { has(pattern: HostnamePattern, address: Address): boolean };
 export const noGrants: Grants = { has: () => false };
 
-export const IPPROTO = { icmp: 1, tcp: 6, udp: 17, dccp: 33, sctp: 132, udplite: 136 } as const;
+export const IPPROTO = { icmp: 1, tcp: 6, udp: 17, dccp: 33, icmpv6: 58, sctp: 132, udplite: 136 } as const;
+
+/** Whether the packets of a protocol have a message type and code in place of ports. */
+export function isIcmp(protocol: number): boolean {
+  return protocol === IPPROTO.icmp || protocol === IPPROTO.icmpv6;
+}
+
+/**
+ * Returns the protocol that the ICMP types and codes of a rule are about. Under the protocol `any` they are
+ * those of IPv4.
+ */
+export function icmpOf({ protocol }: Pick<Rule, 'protocol'>): number {
+  return protocol === IPPROTO.icmpv6 ? IPPROTO.icmpv6 : IPPROTO.icmp;
+}
 
 /** The IP protocols whose header begins with the source port and the destination port (D2). */
 export const PORT_PROTOCOLS: readonly number[] = [

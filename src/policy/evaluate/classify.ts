@@ -1,6 +1,6 @@
 import { u32At } from '#arrays/read.js';
 import type { IntervalPool } from '#contracts/policy/interval-map.js';
-import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { isIcmp, type Packet } from '#contracts/policy/policy-model.js';
 import {
   DESTINATION_MAP,
   type FamilyProgram,
@@ -36,7 +36,7 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
 /** `packet` has a point in place of each address: an IPv4 address, or the number of an address class. */
 function wordIn(program: FamilyProgram, packet: Packet<number>, names: ReadonlySet<number>, set?: number): number {
   const { lists, ruleBlocks, destinations } = program;
-  const low16 = packet.protocol === IPPROTO.icmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
+  const low16 = isIcmp(packet.protocol) ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
   const key = portMapKey(packet.protocol, low16);
   const list = listOf(program, packet.source, set);
   for (let at = u32At(lists.offsets, list); at < u32At(lists.offsets, list + 1); at++) {

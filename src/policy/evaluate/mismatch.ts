@@ -1,6 +1,7 @@
 import {
   type Grants,
   IPPROTO,
+  icmpOf,
   type Packet,
   PORT_PROTOCOLS,
   type Range,
@@ -42,7 +43,7 @@ export function mismatch(rule: Rule, packet: Packet, grants: Grants): Mismatch |
     if (destinationPorts.length > 0 && !within(destinationPorts, packet.destinationPort)) return 'destination_port';
   }
   if (icmpTypes.length > 0 || icmpCodes.length > 0) {
-    if (packet.protocol !== IPPROTO.icmp) return 'icmp_needed';
+    if (packet.protocol !== icmpOf(rule)) return 'icmp_needed';
     if (icmpTypes.length > 0 && !icmpTypes.includes(packet.icmpType)) return 'icmp_type';
     if (icmpCodes.length > 0 && !icmpCodes.includes(packet.icmpCode)) return 'icmp_code';
   }

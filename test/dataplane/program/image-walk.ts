@@ -1,6 +1,6 @@
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { isIcmp } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { NEXT_WORD } from '#dataplane/image/class-tree.js';
@@ -37,8 +37,10 @@ export function walkImage(
     const bottom = line(index);
     return bottom[8 + ((count(bottom.subarray(0, 8), x) - 1) & 7)] ?? 0;
   };
-  const isIcmp = packet.protocol === IPPROTO.icmp;
-  const key = portMapKey(packet.protocol, isIcmp ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort);
+  const key = portMapKey(
+    packet.protocol,
+    isIcmp(packet.protocol) ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort,
+  );
   const leaf = (ref: number): number => {
     if (ref === NONE) return NO_MATCH;
     const found = search(ref, key);

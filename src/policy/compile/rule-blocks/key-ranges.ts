@@ -1,4 +1,4 @@
-import { IPPROTO, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy/policy-model.js';
+import { IPPROTO, icmpOf, PORT_PROTOCOLS, type Range, type Rule } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
 import { mergedRanges } from '#policy/model/intervals.js';
 
@@ -17,7 +17,7 @@ export function keyRanges(rule: Rule): readonly Range[] {
   const ranges: Range[] = [];
   for (const protocol of candidates(rule.protocol, withPorts, icmpOnly)) {
     if (withPorts && !PORT_PROTOCOLS.includes(protocol)) continue;
-    if (icmpOnly && protocol !== IPPROTO.icmp) continue;
+    if (icmpOnly && protocol !== icmpOf(rule)) continue;
     if (rule.tls !== undefined && protocol !== IPPROTO.tcp) continue;
     if (low16.length === 0) ranges.push({ low: portMapKey(protocol, 0), high: portMapKey(protocol, 0xffff) });
     for (const { low, high } of low16)

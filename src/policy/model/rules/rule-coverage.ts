@@ -1,4 +1,4 @@
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
+import { IPPROTO, icmpOf, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
 import { containsPrefix } from '#policy/model/ip-address.js';
 
 /**
@@ -96,7 +96,7 @@ function protocolsOf(rule: Rule): readonly number[] | 'any' {
   let found: readonly number[] | 'any' = rule.protocol === 'any' ? 'any' : [rule.protocol];
   if (rule.tls !== undefined) found = only(found, [IPPROTO.tcp]);
   if (hasPorts(rule)) found = only(found, PORT_PROTOCOLS);
-  if (rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0) found = only(found, [IPPROTO.icmp]);
+  if (rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0) found = only(found, [icmpOf(rule)]);
   return found;
 }
 
