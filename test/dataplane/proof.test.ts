@@ -36,7 +36,7 @@ function staged(image: Image, sample: ProofSample): ProofMismatch | null {
 function edgesOf(judged: Policy, random: Random, numbers: readonly number[], count: number): ProofSample {
   const next = packetGenerator(random, judged);
   const near = numbers.flatMap((number) => [number - 1, number, number + 1]).filter((number) => number >= 0);
-  const packets = new Uint32Array(count * PACKET_CELLS);
+  const packets = new Uint32Array(count * PACKET_CELLS.ipv4);
   const expected = new Uint32Array(count);
   for (let index = 0; index < count; index++) {
     const tried: { -readonly [K in keyof Packet<number>]: Packet<number>[K] } = next();
@@ -59,10 +59,10 @@ function edgesOf(judged: Policy, random: Random, numbers: readonly number[], cou
         tried.sourcePort * 0x1_0000 + tried.destinationPort,
         tried.protocol * 0x1_0000 + tried.icmpType * 256 + tried.icmpCode,
       ],
-      index * PACKET_CELLS,
+      index * PACKET_CELLS.ipv4,
     );
   }
-  return { packets, expected, classes: null, complete: false };
+  return { family: 'ipv4', packets, expected, classes: null, complete: false };
 }
 
 describe('the proof (kernel test run) of a compiled policy', () => {
@@ -74,7 +74,8 @@ describe('the proof (kernel test run) of a compiled policy', () => {
       const judged = generatePolicy(random, { ...size, selectors: 0.6 });
       const membership = generateMembership(random, judged);
       const sample = sampleOf(judged, undefined, membership);
-      for (let at = OWNER_CELL; at < sample.packets.length; at += PACKET_CELLS) owned += sample.packets[at] ? 1 : 0;
+      for (let at = OWNER_CELL.ipv4; at < sample.packets.length; at += PACKET_CELLS.ipv4)
+        owned += sample.packets[at] ? 1 : 0;
       expect({ number, mismatch: staged(layout(compile(judged, { membership })), sample) }).toEqual({
         number,
         mismatch: null,
@@ -121,12 +122,12 @@ describe('the proof (kernel test run) of a compiled policy', () => {
     kernel.members.replace(NOTHING_LISTED.list);
     const image = layout(compile(judged, { membership }));
     const sample = sampleOf(judged, undefined, membership);
-    const ofEmptySet = sample.packets.findIndex((cell, at) => at % PACKET_CELLS === OWNER_CELL && cell > 1);
-    const from = ofEmptySet - OWNER_CELL;
+    const ofEmptySet = sample.packets.findIndex((cell, at) => at % PACKET_CELLS.ipv4 === OWNER_CELL.ipv4 && cell > 1);
+    const from = ofEmptySet - OWNER_CELL.ipv4;
     const one: ProofSample = {
       ...sample,
-      packets: sample.packets.slice(from, from + PACKET_CELLS),
-      expected: sample.expected.slice(from / PACKET_CELLS, from / PACKET_CELLS + 1),
+      packets: sample.packets.slice(from, from + PACKET_CELLS.ipv4),
+      expected: sample.expected.slice(from / PACKET_CELLS.ipv4, from / PACKET_CELLS.ipv4 + 1),
     };
     expect([staged(image, one), one.expected.length]).toEqual([null, 1]);
     // Remove the tree of static sources from the image: the search for an owner then finds nothing.

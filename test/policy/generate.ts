@@ -1,6 +1,5 @@
 import { DENY_ONLY_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
 import type {
-  Address,
   AddressOf,
   Family,
   Grants,
@@ -13,7 +12,15 @@ import type {
   Rule,
 } from '#contracts/policy/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
-import { EVERY_ADDRESS, foldedWord, lastAddress, mask, ofFamily } from '#policy/model/ip-address.js';
+import {
+  EVERY_ADDRESS,
+  foldedWord,
+  lastAddress,
+  mask,
+  nextAddress,
+  ofFamily,
+  previousAddress,
+} from '#policy/model/ip-address.js';
 import { selector } from '#test/policy/sample.js';
 import type { Random } from '#test/seed.js';
 
@@ -210,15 +217,9 @@ function edges<F extends Family>(prefixes: readonly Prefix[], family: F): Addres
   return all.flatMap((prefix) => [
     prefix.address,
     lastAddress(prefix),
-    beside(prefix.address, -1),
-    beside(lastAddress(prefix), 1),
+    previousAddress(prefix.address),
+    nextAddress(lastAddress(prefix)),
   ]);
-}
-
-/** Returns the next or the previous address; that after the last address of a family is its first. */
-function beside<A extends Address>(address: A, by: 1 | -1): A;
-function beside(address: Address, by: 1 | -1): Address {
-  return typeof address === 'number' ? (address + by) >>> 0 : BigInt.asUintN(128, address + BigInt(by));
 }
 
 function randomIpv6(random: Random): bigint {

@@ -1,5 +1,6 @@
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { type Family, IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
 import { rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
@@ -7,14 +8,16 @@ import { mismatch } from '#policy/evaluate/mismatch.js';
 import { covers } from '#policy/model/ip-address.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
+import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { Random, seedOf } from '#test/seed.js';
-import { generatePolicy, packetGenerator } from './generate.js';
+import { generatePolicy, ipv6PacketGenerator, packetGenerator } from './generate.js';
 import { group, packet, policy, rule } from './sample.js';
 
 const seed = seedOf(60_601);
+const FAMILIES: readonly Family[] = ['ipv4', 'ipv6'];
 
-function packetsOf(sample: ProofSample): Packet<number>[] {
+function packetsOf(sample: ProofSample): Packet[] {
   return Array.from(sample.expected, (_, index) => packetAt(sample, index));
 }
 
@@ -22,7 +25,7 @@ function packetsOf(sample: ProofSample): Packet<number>[] {
  * Returns the equivalence class of a packet as a text of bits: one bit for each group (1 if the group
  * contains the source), and one bit for each rule (1 if the rule matches).
  */
-function characteristics({ groups }: Policy, tried: Packet<number>): string {
+function characteristics({ groups }: Policy, tried: Packet): string {
   return groups
     .flatMap(({ sources, selectors, rules }) => {
       const isStatic = sources.some((prefix) => covers(prefix, tried.source));
@@ -34,40 +37,47 @@ function characteristics({ groups }: Policy, tried: Packet<number>): string {
 }
 
 describe('the proof sample of a policy', () => {
-  test('the proof sample (test packets) of a policy contains for each packet the verdict word of the reference evaluator', () => {
-    let packets = 0;
-    for (let number = 0; number < 60; number++) {
-      const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
-      const generated = generatePolicy(new Random(seed + number), size);
-      const sample = sampleOf(generated);
-      const some = Math.ceil(sample.expected.length / 5_000);
-      for (let index = number % some; index < sample.expected.length; index += some, packets++) {
-        const { rank, verdict, audited } = evaluate(generated, packetAt(sample, index));
-        if (verdictWord(rank, verdict, audited) === sample.expected[index]) continue;
-        expect.fail(JSON.stringify({ seed, number, packet: packetAt(sample, index) }));
+  test.each(FAMILIES)(
+    'the proof sample (test packets of %s) of a policy contains for each packet the verdict word of the reference evaluator',
+    (family) => {
+      let packets = 0;
+      for (let number = 0; number < 60; number++) {
+        const size = number % 10 === 0 ? { groups: 3, rules: 200 } : {};
+        const generated = generatePolicy(new Random(seed + number), { ...size, families: ['ipv4', family] });
+        const sample = sampleOf(generated, new ProofMemory(family));
+        const some = Math.ceil(sample.expected.length / 5_000);
+        for (let index = number % some; index < sample.expected.length; index += some, packets++) {
+          const { rank, verdict, audited } = evaluate(generated, packetAt(sample, index));
+          if (verdictWord(rank, verdict, audited) === sample.expected[index]) continue;
+          expect.fail(inspect({ seed, number, packet: packetAt(sample, index) }));
+        }
       }
-    }
-    expect(packets).toBeGreaterThan(50_000);
-  });
+      expect(packets).toBeGreaterThan(50_000);
+    },
+  );
 
-  test('a complete proof sample has a packet of each equivalence class (packets that match the same rules) of 3,000 random packets', () => {
-    let complete = 0;
-    for (let number = 0; number < 60; number++) {
-      const random = new Random(seed + number * 31);
-      const generated = generatePolicy(random, { groups: 3, rules: 3 });
-      const sample = sampleOf(generated);
-      if (!sample.complete) continue;
-      complete++;
-      const covered = new Set(packetsOf(sample).map((tried) => characteristics(generated, tried)));
-      const next = packetGenerator(random, generated);
-      for (let count = 0; count < 3_000; count++) {
-        const tried = next();
-        if (covered.has(characteristics(generated, tried))) continue;
-        expect.fail(JSON.stringify({ seed, number, tried, generated }));
+  test.each(FAMILIES)(
+    'a complete proof sample of %s has a packet of each equivalence class (packets that match the same rules) of 3,000 random packets',
+    (family) => {
+      let complete = 0;
+      for (let number = 0; number < 60; number++) {
+        const random = new Random(seed + number * 31);
+        const generated = generatePolicy(random, { groups: 3, rules: 3, families: ['ipv4', family] });
+        const sample = sampleOf(generated, new ProofMemory(family));
+        if (!sample.complete) continue;
+        complete++;
+        const covered = new Set(packetsOf(sample).map((tried) => characteristics(generated, tried)));
+        const next: () => Packet =
+          family === 'ipv4' ? packetGenerator(random, generated) : ipv6PacketGenerator(random, generated);
+        for (let count = 0; count < 3_000; count++) {
+          const tried = next();
+          if (covered.has(characteristics(generated, tried))) continue;
+          expect.fail(inspect({ seed, number, tried, generated }, { depth: null }));
+        }
       }
-    }
-    expect(complete).toBeGreaterThan(50);
-  });
+      expect(complete).toBeGreaterThan(50);
+    },
+  );
 
   test('the proof sample (test packets) of a policy has six packets of each equivalence class, and more packets just outside the bounds of each rule', () => {
     const web = rule({ protocol: IPPROTO.tcp, to: ['192.0.2.0/24'], ports: ['443'] });
@@ -119,7 +129,7 @@ describe('the proof sample of a policy', () => {
       const sample = sampleOf(policy(Array.from({ length: groups }, (_, at) => group([`192.168.0.${at}`], rules))));
       return packetsOf(sample)
         .slice(0, rules.length)
-        .map(({ destination }) => destination);
+        .map(({ destination }) => Number(destination));
     };
     expect(isSorted(insides(descending(5_000), 1))).toBe(true);
     expect(isSorted(insides(descending(1_000), 5).reverse())).toBe(true);

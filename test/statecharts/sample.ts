@@ -51,7 +51,7 @@ export const INSPECTION: InspectionImage = {
   intercepts: false,
 };
 
-export const SAMPLE: ProofSample = { packets: none, expected: none, classes: 1, complete: true };
+export const SAMPLE: ProofSample = { family: 'ipv4', packets: none, expected: none, classes: 1, complete: true };
 
 export const RECORD: PolicyRecord = {
   id: '11111111-1111-4111-8111-111111111111',

@@ -130,6 +130,9 @@ export const noGrants: Grants = { has: () => false };
 
 export const IPPROTO = { icmp: 1, tcp: 6, udp: 17, dccp: 33, icmpv6: 58, sctp: 132, udplite: 136 } as const;
 
+/** The protocol of the ICMP messages of each family. */
+export const ICMP: Readonly<Record<Family, number>> = { ipv4: IPPROTO.icmp, ipv6: IPPROTO.icmpv6 };
+
 /** Whether the packets of a protocol have a message type and code in place of ports. */
 export function isIcmp(protocol: number): boolean {
   return protocol === IPPROTO.icmp || protocol === IPPROTO.icmpv6;

@@ -1,11 +1,13 @@
 import { u32At } from '#arrays/read.js';
-import type { Packet } from './policy-model.js';
+import type { Address, Family, Packet } from './policy-model.js';
 
 /**
  * Packets for the proof, each with the verdict word of the reference evaluator. The datapath classifies
  * these packets. The proof fails if a verdict word differs (B5).
  */
 export type ProofSample = {
+  /** The family of all packets. */
+  readonly family: Family;
   /** The packets as 32-bit numbers, `PACKET_CELLS` numbers for each packet. `packetAt` decodes a packet. */
   readonly packets: Uint32Array;
   /** For each packet, the verdict word of the reference evaluator. */
@@ -30,29 +32,53 @@ export type Proof = {
   readonly complete: boolean;
 };
 
-/** A packet with the verdict words of the reference evaluator (`expected`) and of the datapath (`found`). */
+/**
+ * A packet with the verdict words of the reference evaluator (`expected`) and of the datapath (`found`).
+ */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
-export const PACKET_CELLS = 5;
+/** The number of 32-bit numbers of an address. */
+const ADDRESS_CELLS: Readonly<Record<Family, number>> = { ipv4: 1, ipv6: 4 };
+
+/**
+ * The number of 32-bit numbers of a packet: the source, the destination, the ports, the protocol with ICMP
+ * type and code, and the owner of the source.
+ */
+export const PACKET_CELLS: Readonly<Record<Family, number>> = { ipv4: 5, ipv6: 11 };
 
 /**
  * The index of the number that gives the owner of the source: `NO_OWNER_CELL` if the source has no owner,
  * else 1 + the index of the set of groups that select the owner (`MemberTables`).
  */
-export const OWNER_CELL = 4;
+export const OWNER_CELL: Readonly<Record<Family, number>> = { ipv4: 4, ipv6: 10 };
 export const NO_OWNER_CELL = 0;
 
-export function packetAt({ packets }: Pick<ProofSample, 'packets'>, index: number): Packet<number> {
-  const cell = (at: number): number => u32At(packets, index * PACKET_CELLS + at);
-  const ports = cell(2);
-  const kind = cell(3);
+type SamplePackets = Pick<ProofSample, 'family' | 'packets'>;
+
+/** Returns the source of the packet with this index. */
+export function sourceAt({ family, packets }: SamplePackets, index: number): Address {
+  return addressAt(packets, index * PACKET_CELLS[family], family);
+}
+
+export function packetAt({ family, packets }: SamplePackets, index: number): Packet {
+  const first = index * PACKET_CELLS[family];
+  const cells = ADDRESS_CELLS[family];
+  const ports = u32At(packets, first + 2 * cells);
+  const kind = u32At(packets, first + 2 * cells + 1);
   return {
-    source: cell(0),
-    destination: cell(1),
+    source: addressAt(packets, first, family),
+    destination: addressAt(packets, first + cells, family),
     sourcePort: ports >>> 16,
     destinationPort: ports & 0xffff,
     protocol: kind >>> 16,
     icmpType: (kind >>> 8) & 255,
     icmpCode: kind & 255,
   };
+}
+
+function addressAt(cells: Uint32Array, first: number, family: Family): Address {
+  if (family === 'ipv4') return u32At(cells, first);
+  let address = 0n;
+  for (let at = 0; at < ADDRESS_CELLS.ipv6; at++) address = (address << 32n) | BigInt(u32At(cells, first + at));
+  return address;
 }

@@ -33,7 +33,7 @@ const OWNER = PROOF_PACKET.owner / 4;
  */
 export function writeProofPackets(cells: Uint32Array, { packets }: ProofSample, from: number, to: number): void {
   for (let index = from, at = 0; index < to; index++, at += CELLS) {
-    const given = index * PACKET_CELLS;
+    const given = index * PACKET_CELLS.ipv4;
     const ports = u32At(packets, given + 2);
     const kind = u32At(packets, given + 3);
     cells[at] = u32At(packets, given);

@@ -74,10 +74,23 @@ export function lastAddress({ address, length }: Prefix): Address {
 export function addressAfter<A extends Address>(prefix: Prefix<A>): A | undefined;
 export function addressAfter(prefix: Prefix): Address | undefined {
   const last = lastAddress(prefix);
-  if (typeof last === 'number') return last === 0xffff_ffff ? undefined : last + 1;
-  return last === LAST_IPV6 ? undefined : last + 1n;
+  return last === LAST_ADDRESS[familyOf(last)] ? undefined : nextAddress(last);
 }
-const LAST_IPV6 = (1n << 128n) - 1n;
+
+/** The last address of each family. */
+export const LAST_ADDRESS: Readonly<Record<Family, Address>> = { ipv4: 0xffff_ffff, ipv6: (1n << 128n) - 1n };
+
+/** Returns the next address. The first address of a family follows its last. */
+export function nextAddress<A extends Address>(address: A): A;
+export function nextAddress(address: Address): Address {
+  return typeof address === 'number' ? (address + 1) >>> 0 : BigInt.asUintN(128, address + 1n);
+}
+
+/** Returns the previous address. The last address of a family precedes its first. */
+export function previousAddress<A extends Address>(address: A): A;
+export function previousAddress(address: Address): Address {
+  return typeof address === 'number' ? (address - 1) >>> 0 : BigInt.asUintN(128, address - 1n);
+}
 
 /** Sorts addresses of one family. */
 export function ascending<A extends Address>(addresses: readonly A[]): readonly A[];
@@ -110,7 +123,7 @@ export const EVERY_ADDRESS: Readonly<Record<Family, readonly Prefix[]>> = {
   ipv6: [{ address: 0n, length: 0 }],
 };
 
-function familyOf(address: Address): Family {
+export function familyOf(address: Address): Family {
   return typeof address === 'number' ? 'ipv4' : 'ipv6';
 }
 

@@ -1,5 +1,22 @@
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
-import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
+import {
+  type Address,
+  type Family,
+  ICMP,
+  IPPROTO,
+  icmpOf,
+  PORT_PROTOCOLS,
+  type Prefix,
+  type Range,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
+import {
+  addressAfter,
+  ascending as ascendingAddresses,
+  EVERY_ADDRESS,
+  LAST_ADDRESS,
+  ofFamily,
+  previousAddress,
+} from '#policy/model/ip-address.js';
 
 /**
  * The first value of each interval of a packet field, ascending and beginning with 0. Within an interval,
@@ -20,25 +37,35 @@ export type KeyAxes = {
   readonly minor: Axis;
 };
 
-export const LAST_ADDRESS = 0xffff_ffff;
-
 export function hasPorts(protocol: number): boolean {
   return PORT_PROTOCOLS.includes(protocol);
 }
 
 /**
  * Returns the largest value of a port, or of an ICMP type or code. Returns 0 for a protocol without such
- * fields.
+ * fields in packets of the family.
  */
-export function lastOfFields(protocol: number): number {
+export function lastOfFields(protocol: number, family: Family): number {
   if (hasPorts(protocol)) return 0xffff;
-  return protocol === IPPROTO.icmp ? 255 : 0;
+  return protocol === ICMP[family] ? 255 : 0;
 }
 
-export function addressAxis(prefixes: readonly Prefix[]): Axis {
-  const starts = new Set([0]);
-  for (const prefix of ofFamily(prefixes, 'ipv4')) add(starts, prefix.address, lastAddress(prefix), LAST_ADDRESS);
-  return ascending(starts);
+/** A range of addresses from `first` to `last` (included). All addresses in it are in the same prefixes. */
+export type AddressInterval = { readonly first: Address; readonly last: Address };
+
+/** Divides the addresses of a family at the bounds of its prefixes. Returns the intervals, ascending. */
+export function addressIntervals(prefixes: readonly Prefix[], family: Family): readonly AddressInterval[] {
+  const starts = new Set(EVERY_ADDRESS[family].map(({ address }) => address));
+  for (const prefix of ofFamily(prefixes, family)) {
+    starts.add(prefix.address);
+    const after = addressAfter(prefix);
+    if (after !== undefined) starts.add(after);
+  }
+  const sorted = ascendingAddresses([...starts]);
+  return sorted.map((first, at) => {
+    const next = sorted[at + 1];
+    return { first, last: next === undefined ? LAST_ADDRESS[family] : previousAddress(next) };
+  });
 }
 
 /**
@@ -53,18 +80,19 @@ export function endOf(axis: Axis, at: number, last: number): number {
  * Returns the ranges of IP protocols that the rules distinguish, with the intervals of the other fields of
  * each range.
  */
-export function keyAxes(rules: readonly Rule[]): readonly KeyAxes[] {
+export function keyAxes(rules: readonly Rule[], family: Family): readonly KeyAxes[] {
   const starts = new Set([0]);
   for (const rule of rules) for (const protocol of namedProtocols(rule)) add(starts, protocol, protocol, 255);
   const protocols = ascending(starts);
   return protocols.map((low, at) => {
     const high = endOf(protocols, at, 255);
-    if (low !== high || lastOfFields(low) === 0) return { low, high, major: [0], minor: [0] };
+    if (low !== high || lastOfFields(low, family) === 0) return { low, high, major: [0], minor: [0] };
     const concerned = rules.filter(({ protocol }) => protocol === 'any' || protocol === low);
     const [major, minor] = hasPorts(low)
       ? [concerned.map(({ destinationPorts }) => destinationPorts), concerned.map(({ sourcePorts }) => sourcePorts)]
       : [concerned.map(({ icmpTypes }) => rangesOf(icmpTypes)), concerned.map(({ icmpCodes }) => rangesOf(icmpCodes))];
-    return { low, high, major: rangeAxis(major, lastOfFields(low)), minor: rangeAxis(minor, lastOfFields(low)) };
+    const last = lastOfFields(low, family);
+    return { low, high, major: rangeAxis(major, last), minor: rangeAxis(minor, last) };
   });
 }
 
@@ -73,7 +101,7 @@ export function namedProtocols(rule: Rule): readonly number[] {
   if (rule.protocol !== 'any') return [rule.protocol];
   if (rule.tls !== undefined) return [IPPROTO.tcp];
   if (rule.sourcePorts.length > 0 || rule.destinationPorts.length > 0) return PORT_PROTOCOLS;
-  return rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0 ? [IPPROTO.icmp] : [];
+  return rule.icmpTypes.length > 0 || rule.icmpCodes.length > 0 ? [icmpOf(rule)] : [];
 }
 
 function rangeAxis(lists: readonly (readonly Range[])[], last: number): Axis {

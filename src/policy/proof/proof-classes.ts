@@ -1,10 +1,10 @@
 import { itemAt } from '#arrays/read.js';
-import { IPPROTO, type Policy, type Rule } from '#contracts/policy/policy-model.js';
+import { type Family, ICMP, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
-import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
+import { lastAddress, nextAddress, ofFamily, previousAddress } from '#policy/model/ip-address.js';
 import { affectedSources, isInScope } from '#policy/model/sources/rule-scope.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
-import { type Axis, addressAxis, endOf, type KeyAxes, keyAxes, LAST_ADDRESS, lastOfFields } from './proof-axes.js';
+import { type AddressInterval, addressIntervals, endOf, type KeyAxes, keyAxes, lastOfFields } from './proof-axes.js';
 import type { ProofOwners } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
 import type { ProofRandom } from './random-numbers.js';
@@ -29,10 +29,8 @@ type Region = {
    * also contains packets just outside the sources.
    */
   readonly owner: number;
-  readonly sourceFirst: number;
-  readonly sourceLast: number;
-  readonly destinationFirst: number;
-  readonly destinationLast: number;
+  readonly source: AddressInterval;
+  readonly destination: AddressInterval;
   readonly keys: readonly KeyAxes[];
 };
 
@@ -40,7 +38,7 @@ type Region = {
  * The equivalence classes of a policy: packets of one class match the same rules. `count` is the number of
  * classes in all regions together.
  */
-export type Classes = { readonly regions: readonly Region[]; readonly count: number };
+export type Classes = { readonly family: Family; readonly regions: readonly Region[]; readonly count: number };
 
 /**
  * Returns the equivalence classes of a policy. Divides the sources at each bound of a source prefix, then
@@ -48,10 +46,16 @@ export type Classes = { readonly regions: readonly Region[]; readonly count: num
  * types and codes. Returns null if the policy has more than `limit` classes, or if the search visits too many
  * rules.
  */
-export function classesOf({ groups }: Policy, index: SourceIndex, owners: ProofOwners, limit: number): Classes | null {
-  const starts = addressAxis(groups.flatMap((group) => affectedSources(group, index.resolution)));
+export function classesOf(
+  { groups }: Policy,
+  family: Family,
+  index: SourceIndex,
+  owners: ProofOwners,
+  limit: number,
+): Classes | null {
+  const prefixes = groups.flatMap((group) => affectedSources(group, index.resolution));
   const sources = [
-    ...starts.map((first, at) => ({ first, last: endOf(starts, at, LAST_ADDRESS), owner: NO_OWNER_CELL })),
+    ...addressIntervals(prefixes, family).map((interval) => ({ ...interval, owner: NO_OWNER_CELL })),
     ...owners.sources.map(({ source, owner }) => ({ first: source, last: source, owner })),
   ];
   const regions: Region[] = [];
@@ -62,27 +66,22 @@ export function classesOf({ groups }: Policy, index: SourceIndex, owners: ProofO
       const own = itemAt(groups, group).rules;
       return scope === 'all' ? own : own.filter(({ action }) => isInScope(scope, action));
     });
-    const destinations = addressAxis(rules.flatMap((rule) => rule.destinations));
+    const destinations = addressIntervals(
+      rules.flatMap((rule) => rule.destinations),
+      family,
+    );
     const everywhere = rules.filter((rule) => rule.destinations.length === 0);
-    const somewhere = rulesByInterval(rules, destinations, MAX_LOOKS - looks);
+    const somewhere = rulesByInterval(rules, family, destinations, MAX_LOOKS - looks);
     looks += groups.length + rules.length + destinations.length * (1 + everywhere.length);
     if (somewhere === null || looks > MAX_LOOKS) return null;
-    for (const [place, destinationFirst] of destinations.entries()) {
-      const keys = keyAxes([...everywhere, ...(somewhere[place] ?? [])]);
+    for (const [place, destination] of destinations.entries()) {
+      const keys = keyAxes([...everywhere, ...(somewhere[place] ?? [])], family);
       for (const { major, minor } of keys) count += major.length * minor.length;
       if (count > limit) return null;
-      const destinationLast = endOf(destinations, place, LAST_ADDRESS);
-      regions.push({
-        owner,
-        sourceFirst: first,
-        sourceLast: last,
-        destinationFirst,
-        destinationLast,
-        keys,
-      });
+      regions.push({ owner, source: { first, last }, destination, keys });
     }
   }
-  return { regions, count };
+  return { family, regions, count };
 }
 
 /**
@@ -90,28 +89,28 @@ export function classesOf({ groups }: Policy, index: SourceIndex, owners: ProofO
  * Then adds four packets just outside the source and destination bounds of the class. They detect an interval
  * of the compiled tables that is too long.
  */
-export function addClasses(packets: ProofPackets, { regions }: Classes, random: ProofRandom): void {
-  for (const { owner, sourceFirst, sourceLast, destinationFirst, destinationLast, keys } of regions) {
+export function addClasses(packets: ProofPackets, { family, regions }: Classes, random: ProofRandom): void {
+  for (const { owner, source: from, destination: to, keys } of regions) {
     if (packets.exhausted) return;
     for (const { low, high, major, minor } of keys) {
-      const lastField = lastOfFields(high);
+      const lastField = lastOfFields(high, family);
       for (const [at, firstMajor] of major.entries()) {
         const lastMajor = endOf(major, at, lastField);
         for (const [place, firstMinor] of minor.entries()) {
           const lastMinor = endOf(minor, place, lastField);
-          packets.add(sourceFirst, destinationFirst, low, firstMajor, firstMinor, owner);
-          packets.add(sourceLast, destinationLast, high, lastMajor, lastMinor, owner);
+          packets.add(from.first, to.first, low, firstMajor, firstMinor, owner);
+          packets.add(from.last, to.last, high, lastMajor, lastMinor, owner);
           const protocol = random.flip() ? low : high;
           const between = random.within(firstMajor, lastMajor);
-          const source = random.flip() ? sourceFirst : sourceLast;
-          const destination = random.flip() ? destinationFirst : destinationLast;
+          const source = random.flip() ? from.first : from.last;
+          const destination = random.flip() ? to.first : to.last;
           if (owner === NO_OWNER_CELL) {
-            packets.add(before(sourceFirst), destination, protocol, between, firstMinor);
-            packets.add(behind(sourceLast), destination, protocol, between, lastMinor);
+            packets.add(previousAddress(from.first), destination, protocol, between, firstMinor);
+            packets.add(nextAddress(from.last), destination, protocol, between, lastMinor);
           }
-          packets.add(source, before(destinationFirst), protocol, between, firstMinor, owner);
-          packets.add(source, behind(destinationLast), protocol, between, lastMinor, owner);
-          if (low !== IPPROTO.icmp || minor.length === 1 || packets.count > ENOUGH) continue;
+          packets.add(source, previousAddress(to.first), protocol, between, firstMinor, owner);
+          packets.add(source, nextAddress(to.last), protocol, between, lastMinor, owner);
+          if (low !== ICMP[family] || minor.length === 1 || packets.count > ENOUGH) continue;
           // Sample every ICMP type, because the compiled tables store the codes of each type separately.
           for (let type = firstMajor + 1; type < lastMajor; type++) {
             packets.add(source, destination, low, type, firstMinor, owner);
@@ -123,22 +122,24 @@ export function addClasses(packets: ProofPackets, { regions }: Classes, random: 
   }
 }
 
-/** Returns the previous address. The address before 0.0.0.0 is 255.255.255.255. */
-const before = (address: number): number => (address === 0 ? LAST_ADDRESS : address - 1);
-const behind = (address: number): number => (address === LAST_ADDRESS ? 0 : address + 1);
-
 /**
  * Finds, for each interval of destinations, the rules with a destination prefix that contains the interval.
  * Returns null if the search needs more than `looks` rule visits.
  */
-function rulesByInterval(rules: readonly Rule[], axis: Axis, looks: number): readonly (readonly Rule[])[] | null {
-  const found: Rule[][] = axis.map(() => []);
-  const places = new Map(axis.map((start, at) => [start, at]));
+function rulesByInterval(
+  rules: readonly Rule[],
+  family: Family,
+  intervals: readonly AddressInterval[],
+  looks: number,
+): readonly (readonly Rule[])[] | null {
+  const found: Rule[][] = intervals.map(() => []);
+  const places = new Map(intervals.map(({ first }, at) => [first, at]));
   let left = looks;
   for (const rule of rules) {
-    for (const prefix of ofFamily(rule.destinations, 'ipv4')) {
+    for (const prefix of ofFamily(rule.destinations, family)) {
       const last = lastAddress(prefix);
-      for (let at = places.get(prefix.address) ?? axis.length; at < axis.length && itemAt(axis, at) <= last; at++) {
+      const { length } = intervals;
+      for (let at = places.get(prefix.address) ?? length; at < length && itemAt(intervals, at).first <= last; at++) {
         if (left-- === 0) return null;
         found[at]?.push(rule);
       }

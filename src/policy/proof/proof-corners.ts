@@ -1,16 +1,26 @@
 import { itemAt, u32At } from '#arrays/read.js';
 import {
+  type Address,
+  type Family,
   type Group,
+  ICMP,
   IPPROTO,
   PORT_PROTOCOLS,
   type Prefix,
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { foldedWord, lastAddress, ofFamily } from '#policy/model/ip-address.js';
+import {
+  foldedWord,
+  LAST_ADDRESS,
+  lastAddress,
+  nextAddress,
+  ofFamily,
+  previousAddress,
+} from '#policy/model/ip-address.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import type { ScopedGroup } from '#policy/model/sources/source-index.js';
-import { LAST_ADDRESS, lastOfFields, namedProtocols } from './proof-axes.js';
+import { lastOfFields, namedProtocols } from './proof-axes.js';
 import type { OwnedSource } from './proof-owners.js';
 import type { ProofPackets } from './proof-packets.js';
 import { ProofRandom } from './random-numbers.js';
@@ -25,11 +35,11 @@ const known = new WeakMap<readonly Rule[], Uint32Array>();
 
 /**
  * Returns a function that maps a position in the visiting order (0, 1, …) to a rule index. Rules of a list
- * with `WORTH_IT` or more rules are visited by ascending address of their first destination. Rules of a
- * shorter list are visited in list order.
+ * with `WORTH_IT` or more rules are visited by ascending address of their first IPv4 destination. Rules of a
+ * shorter list, and rules for IPv6, are visited in list order.
  */
-function destinationOrder(rules: readonly Rule[]): (turn: number) => number {
-  if (rules.length < WORTH_IT) return (turn) => turn;
+function destinationOrder(rules: readonly Rule[], family: Family): (turn: number) => number {
+  if (rules.length < WORTH_IT || family === 'ipv6') return (turn) => turn;
   const order = known.get(rules) ?? sorted(rules);
   known.set(rules, order);
   return (turn) => u32At(order, turn);
@@ -43,7 +53,10 @@ function sorted(rules: readonly Rule[]): Uint32Array {
   return Uint32Array.from(keys.sort(), (key) => key % rules.length);
 }
 
-const USUAL_PROTOCOLS: readonly number[] = [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255];
+const USUAL_PROTOCOLS: Readonly<Record<Family, readonly number[]>> = {
+  ipv4: [...PORT_PROTOCOLS, IPPROTO.icmp, 0, 2, 47, 50, 255],
+  ipv6: [...PORT_PROTOCOLS, IPPROTO.icmpv6, 1, 2, 47, 50, 59, 255],
+};
 
 /**
  * The number of packets that `ProofCorners` makes for each rule and purpose: one number of packets that
@@ -71,7 +84,7 @@ export class ProofCorners {
   readonly #stride: number;
   readonly #reachedGroups: Reached[] = [];
   // The field values of the packet under construction.
-  #destination = 0;
+  #destination: Address;
   #protocol = 0;
   #major = 0;
   #minor = 0;
@@ -81,6 +94,7 @@ export class ProofCorners {
     readonly density: Density,
   ) {
     this.#groups = packets.walk.policy.groups;
+    this.#destination = LAST_ADDRESS[packets.family];
     this.#stride = Math.max(1, 1 / density);
   }
 
@@ -89,7 +103,7 @@ export class ProofCorners {
    */
   addInside(group: number): void {
     const { rules } = this.#reached(group);
-    const placeAt = destinationOrder(rules);
+    const placeAt = destinationOrder(rules, this.packets.family);
     for (let turn = 0; turn < rules.length && !this.packets.exhausted; turn++) this.addInsideOf(group, placeAt(turn));
   }
 
@@ -106,7 +120,7 @@ export class ProofCorners {
    */
   addBeside(group: number): void {
     const { sources, rules } = this.#reached(group);
-    const placeAt = destinationOrder(rules);
+    const placeAt = destinationOrder(rules, this.packets.family);
     for (let at = this.#firstOf(group, BESIDE); at < rules.length; at += this.#stride) {
       if (this.packets.exhausted) return;
       const place = placeAt(at);
@@ -174,7 +188,7 @@ export class ProofCorners {
   #reachedOf(group: number): Reached {
     const found = itemAt(this.#groups, group);
     const all = found.selectors.length === 0 ? found.sources : affectedSources(found, this.packets.walk.resolution);
-    const sources = ofFamily(all, 'ipv4');
+    const sources = ofFamily(all, this.packets.family);
     return sources.length > 0 ? { sources, rules: found.rules } : UNREACHED;
   }
 
@@ -196,12 +210,12 @@ export class ProofCorners {
     return this.#random.below(this.#stride);
   }
 
-  #add(source: number): void {
+  #add(source: Address): void {
     this.packets.add(source, this.#destination, this.#protocol, this.#major, this.#minor);
   }
 
-  #destinationOf(rule: Rule): number {
-    const destinations = ofFamily(rule.destinations, 'ipv4');
+  #destinationOf(rule: Rule): Address {
+    const destinations = ofFamily(rule.destinations, this.packets.family);
     if (destinations.length === 0) return this.#destination;
     return this.#random.flip() ? this.#end(destinations) : this.#beside(destinations);
   }
@@ -209,11 +223,11 @@ export class ProofCorners {
   #makeCorner(rule: Rule): void {
     const random = this.#random;
     const named = namedProtocols(rule);
-    this.#protocol = random.pick(named.length > 0 ? named : USUAL_PROTOCOLS);
-    const destinations = ofFamily(rule.destinations, 'ipv4');
-    this.#destination = destinations.length > 0 ? this.#end(destinations) : random.word();
-    const last = lastOfFields(this.#protocol);
-    if (this.#protocol === IPPROTO.icmp) {
+    this.#protocol = random.pick(named.length > 0 ? named : USUAL_PROTOCOLS[this.packets.family]);
+    const destinations = ofFamily(rule.destinations, this.packets.family);
+    this.#destination = destinations.length > 0 ? this.#end(destinations) : this.#anyAddress();
+    const last = lastOfFields(this.#protocol, this.packets.family);
+    if (this.#protocol === ICMP[this.packets.family]) {
       this.#major = this.#number(rule.icmpTypes, last);
       this.#minor = this.#number(rule.icmpCodes, last);
     } else {
@@ -228,11 +242,11 @@ export class ProofCorners {
    */
   #stepOut(rule: Rule): void {
     const random = this.#random;
-    const isIcmp = this.#protocol === IPPROTO.icmp;
-    const destinations = ofFamily(rule.destinations, 'ipv4');
+    const isIcmp = this.#protocol === ICMP[this.packets.family];
+    const destinations = ofFamily(rule.destinations, this.packets.family);
     const majors = isIcmp ? rule.icmpTypes.length : rule.destinationPorts.length;
     const minors = isIcmp ? rule.icmpCodes.length : rule.sourcePorts.length;
-    const last = lastOfFields(this.#protocol);
+    const last = lastOfFields(this.#protocol, this.packets.family);
     // Choose one of four fields at random. If the rule does not name this field, try the next field.
     for (let turn = random.below(4), turns = 0; turns < 4; turn = (turn + 1) & 3, turns++) {
       if (turn === 0 && destinations.length > 0) {
@@ -245,7 +259,7 @@ export class ProofCorners {
         this.#minor = isIcmp ? this.#random.nextTo(this.#minor, this.#minor, last) : this.#past(rule.sourcePorts, last);
       } else if (turn === 3 && namedProtocols(rule).length > 0) {
         this.#protocol = random.flip()
-          ? random.pick(USUAL_PROTOCOLS)
+          ? random.pick(USUAL_PROTOCOLS[this.packets.family])
           : random.nextTo(this.#protocol, this.#protocol, 255);
       } else {
         continue;
@@ -254,16 +268,22 @@ export class ProofCorners {
     }
   }
 
+  #anyAddress(): Address {
+    const random = this.#random;
+    if (this.packets.family === 'ipv4') return random.word();
+    return [0, 1, 2, 3].reduce((address) => (address << 32n) | BigInt(random.word()), 0n);
+  }
+
   /** Returns the first or last address of a randomly chosen prefix. */
-  #end(prefixes: readonly Prefix<number>[]): number {
+  #end(prefixes: readonly Prefix[]): Address {
     const prefix = this.#random.pick(prefixes);
     return this.#random.flip() ? prefix.address : lastAddress(prefix);
   }
 
   /** Returns the address just before or just after a randomly chosen prefix. */
-  #beside(prefixes: readonly Prefix<number>[]): number {
+  #beside(prefixes: readonly Prefix[]): Address {
     const prefix = this.#random.pick(prefixes);
-    return this.#random.nextTo(prefix.address, lastAddress(prefix), LAST_ADDRESS);
+    return this.#random.flip() ? nextAddress(lastAddress(prefix)) : previousAddress(prefix.address);
   }
 
   #port(ranges: readonly Range[], last: number): number {
@@ -282,5 +302,5 @@ export class ProofCorners {
   }
 }
 
-type Reached = { readonly sources: readonly Prefix<number>[]; readonly rules: readonly Rule[] };
+type Reached = { readonly sources: readonly Prefix[]; readonly rules: readonly Rule[] };
 const UNREACHED: Reached = { sources: [], rules: [] };

@@ -1,6 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { Family, Group, Policy } from '#contracts/policy/policy-model.js';
+import { ofFamily } from '#policy/model/ip-address.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/rules/group-change.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import { isSameResolution, sameSources } from '#policy/model/sources/same-sources.js';
@@ -29,8 +30,8 @@ type KeptSample = {
 };
 
 /**
- * Makes the proof packets for large policies, and keeps the packets of the latest policy. The packets consist
- * of one run for each group alone, then one run for each group combined with other groups.
+ * Makes the proof packets of one family for large policies, and keeps the packets of the latest policy. The
+ * packets consist of one run for each group alone, then one run for each group combined with other groups.
  * - If the next policy differs in a few groups, only packets made of rules in these groups, or from their
  *   sources, are decided again.
  * - For all other packets the deciding rule stays the same, because a group applies only to its own sources.
@@ -40,15 +41,19 @@ export class ProofMemory {
   #kept: KeptSample | undefined;
   #index: { readonly groups: readonly Group[]; readonly sources: SourceIndex } | undefined;
 
+  constructor(readonly family: Family = 'ipv4') {}
+
   decided(policy: Policy, resolution: SelectorResolution, density: Density): DecidedPackets {
     const kept = this.#kept;
     this.#kept = undefined;
     const room = kept === undefined ? undefined : kept.decided.expected.length + FEW;
-    const packets = new ProofPackets(new ReferenceWalk(policy, this.sourcesOf(policy, resolution)), room);
+    const { family } = this;
+    const walk = new ReferenceWalk(policy, this.sourcesOf(policy, resolution));
+    const packets = new ProofPackets(walk, room, undefined, family);
     const corners = new ProofCorners(packets, density);
     if (kept !== undefined && isComparable(kept, policy, resolution, density)) addChanged(kept, corners);
     else addAll(corners);
-    if (packets.exhausted) return fromEverywhere(new ProofPackets(packets.walk), density);
+    if (packets.exhausted) return fromEverywhere(new ProofPackets(walk, undefined, undefined, family), density);
     const decided = packets.decided();
     this.#kept = { policy, resolution, density, decided };
     return decided;
@@ -90,7 +95,7 @@ function addChanged({ policy, decided }: KeptSample, corners: ProofCorners): voi
   const { groups } = packets.walk.policy;
   const before = policy.groups;
   const change = groupChange(before, groups);
-  const renewal = renewalOf(before, groups, change, packets.walk.resolution);
+  const renewal = renewalOf(before, groups, change, packets);
   packets.keepRuns(decided, 0, change.from, renewal);
   for (let group = change.from; group < change.after; group++) addOwn(corners, group);
   packets.keepRuns(decided, change.before, before.length, renewal);
@@ -117,12 +122,15 @@ function renewalOf(
   before: readonly Group[],
   after: readonly Group[],
   change: GroupChange,
-  resolution: SelectorResolution,
+  { walk: { resolution }, family }: ProofPackets,
 ): Renewal {
   const changed = [...before.slice(change.from, change.before), ...after.slice(change.from, change.after)];
   const ranks = ranksOf(before, 0, change.before);
   return {
-    sources: new SourceRanges(changed.flatMap((group) => affectedSources(group, resolution))),
+    sources: new SourceRanges(
+      changed.flatMap((group) => affectedSources(group, resolution)),
+      family,
+    ),
     behind: ranks * RANK,
     by: (ranksOf(after, 0, change.after) - ranks) * RANK,
   };
@@ -136,7 +144,7 @@ function fromEverywhere(packets: ProofPackets, density: Density): DecidedPackets
   const { groups } = packets.walk.policy;
   const corners = new ProofCorners(packets, density);
   const rules = groups.flatMap(({ sources, selectors, rules: own }, group) =>
-    affectedSources({ sources, selectors }, packets.walk.resolution).length === 0
+    ofFamily(affectedSources({ sources, selectors }, packets.walk.resolution), packets.family).length === 0
       ? []
       : own.map((_, place) => ({ group, place })),
   );

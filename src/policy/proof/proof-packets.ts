@@ -1,14 +1,15 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 
-import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt } from '#contracts/policy/proof-types.js';
+import { type Address, type Family, ICMP, type Packet } from '#contracts/policy/policy-model.js';
+import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt, sourceAt } from '#contracts/policy/proof-types.js';
+import { wordsOf } from '#policy/model/sources/address-classes.js';
 import { hasPorts } from './proof-axes.js';
 import type { ProofOwners } from './proof-owners.js';
 import type { ReferenceWalk } from './proof-walk.js';
 import type { SourceRanges } from './source-ranges.js';
 
-type Fields = { -readonly [K in keyof Packet<number>]: Packet<number>[K] };
+type Fields = { -readonly [K in keyof Packet]: Packet[K] };
 
 /** The work limit of one proof sample in steps of `ReferenceWalk`. This work takes about 100 ms. */
 const MAX_STEPS = 1 << 24;
@@ -59,8 +60,9 @@ export class ProofPackets {
     readonly walk: ReferenceWalk,
     expected = 1 << 12,
     private readonly owners?: ProofOwners,
+    readonly family: Family = 'ipv4',
   ) {
-    this.#packets = new GrowingUint32Array(expected * PACKET_CELLS);
+    this.#packets = new GrowingUint32Array(expected * PACKET_CELLS[family]);
     this.#expected = new GrowingUint32Array(expected);
     this.#steps = new GrowingUint32Array(expected);
   }
@@ -86,8 +88,8 @@ export class ProofPackets {
    * They have no effect for other protocols. `owner`: the number that stands for the owner of the source.
    */
   add(
-    source: number,
-    destination: number,
+    source: Address,
+    destination: Address,
     protocol: number,
     major: number,
     minor: number,
@@ -95,7 +97,7 @@ export class ProofPackets {
   ): void {
     const packet = this.#packet;
     const ports = hasPorts(protocol);
-    const icmp = protocol === IPPROTO.icmp;
+    const icmp = protocol === ICMP[this.family];
     packet.source = source;
     packet.destination = destination;
     packet.protocol = protocol;
@@ -103,8 +105,8 @@ export class ProofPackets {
     packet.sourcePort = ports ? minor : 0;
     packet.icmpType = icmp ? major & 255 : 0;
     packet.icmpCode = icmp ? minor & 255 : 0;
-    this.#packets.push(source);
-    this.#packets.push(destination);
+    this.#pushAddress(source);
+    this.#pushAddress(destination);
     this.#packets.push(packet.sourcePort * 0x1_0000 + packet.destinationPort);
     this.#packets.push((protocol << 16) | (packet.icmpType << 8) | packet.icmpCode);
     this.#packets.push(owner);
@@ -132,15 +134,17 @@ export class ProofPackets {
     const { packets, expected, steps } = kept;
     const { behind, by, sources } = renewal;
     const moved = this.count - from;
-    this.#packets.append(packets, from * PACKET_CELLS, to * PACKET_CELLS);
+    const cells = PACKET_CELLS[this.family];
+    this.#packets.append(packets, from * cells, to * cells);
     this.#expected.append(expected, from, to);
     this.#steps.append(steps, from, to);
     const words = this.#expected.array;
     for (let index = from; index < to; index++) {
-      if (sources.holds(u32At(packets, index * PACKET_CELLS))) {
+      const sample = { family: this.family, packets };
+      if (sources.holds(sourceAt(sample, index))) {
         if (this.exhausted) return;
-        const owner = u32At(packets, index * PACKET_CELLS + OWNER_CELL);
-        this.#evaluate(packetAt(kept, index), moved + index, owner);
+        const owner = u32At(packets, index * cells + OWNER_CELL[this.family]);
+        this.#evaluate(packetAt(sample, index), moved + index, owner);
         continue;
       }
       const word = u32At(expected, index);
@@ -159,7 +163,12 @@ export class ProofPackets {
     };
   }
 
-  #evaluate(packet: Packet<number>, place: number, owner: number): void {
+  #pushAddress(address: Address): void {
+    if (typeof address === 'number') this.#packets.push(address);
+    else for (const word of wordsOf(address)) this.#packets.push(word);
+  }
+
+  #evaluate(packet: Packet, place: number, owner: number): void {
     const before = this.walk.steps;
     this.#expected.array[place] = this.walk.wordOf(packet, this.owners?.ownerOf(owner));
     const steps = this.walk.steps - before;

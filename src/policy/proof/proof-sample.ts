@@ -1,6 +1,6 @@
 import { sharedWords } from '#arrays/shared-array.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
-import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Family, Policy } from '#contracts/policy/policy-model.js';
 import type { ProofSample } from '#contracts/policy/proof-types.js';
 import { foldedWord } from '#policy/model/ip-address.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
@@ -41,26 +41,28 @@ const OWNED = 1 << 13;
 type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
 
 /**
- * Returns the packets for the proof of a compiled policy. They include packets of each equivalence class, or,
- * if there are too many classes, one packet for each rule. Packets that narrowly miss a rule, and packets
- * that combine two groups, follow. Equal policies with equal Kubernetes members give equal samples,
- * independently of `memory`.
+ * Returns the packets of the family of `memory` for the proof of a compiled policy. They include packets of
+ * each equivalence class, or, if there are too many classes, one packet for each rule. Packets that narrowly
+ * miss a rule, and packets that combine two groups, follow. Equal policies with equal Kubernetes members give
+ * equal samples, independently of `memory`.
  */
 export function sampleOf(
   policy: Policy,
   memory: ProofMemory = new ProofMemory(),
   membership: ListedMembership = NOTHING_LISTED,
 ): ProofSample {
+  const { family } = memory;
   const { scope: resolution } = membership;
   const index = memory.sourcesOf(policy, resolution);
-  const owners = new ProofOwners(policy, index, membership);
+  // No Kubernetes object owns an IPv6 address.
+  const owners = new ProofOwners(policy, index, family === 'ipv4' ? membership : NOTHING_LISTED);
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
-  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, index, owners, MAX_CLASSES);
+  const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, family, index, owners, MAX_CLASSES);
   if (classes === null) {
     const decided = memory.decided(policy, resolution, densityOf(rules));
-    return sample(merged(decided, ownedPackets(policy, index, owners)), null, false);
+    return sample(family, merged(decided, ownedPackets(policy, index, owners)), null, false);
   }
-  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);
+  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners, family);
   const random = new ProofRandom();
   random.begin(seedOf(policy));
   addClasses(packets, classes, random);
@@ -69,7 +71,7 @@ export function sampleOf(
     corners.addBeside(group);
     corners.addAcross(group);
   }
-  return sample(packets.decided(), classes.count, !packets.exhausted);
+  return sample(family, packets.decided(), classes.count, !packets.exhausted);
 }
 
 /**
@@ -105,8 +107,13 @@ function merged(one: Decided, other: Decided): Decided {
   return { packets, expected };
 }
 
-function sample({ packets, expected }: Decided, classes: number | null, complete: boolean): ProofSample {
-  return { packets, expected, classes, complete };
+function sample(
+  family: Family,
+  { packets, expected }: Decided,
+  classes: number | null,
+  complete: boolean,
+): ProofSample {
+  return { family, packets, expected, classes, complete };
 }
 
 /** Returns a seed that is usually different for different policies. */

@@ -1,10 +1,20 @@
+import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import { IPPROTO, noGrants, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
+import {
+  type Address,
+  type Family,
+  IPPROTO,
+  noGrants,
+  type Packet,
+  type Policy,
+  type Prefix,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { mask, ofFamily } from '#policy/model/ip-address.js';
+import { covers, EVERY_ADDRESS, familyOf, mask, ofFamily } from '#policy/model/ip-address.js';
 import { ranksOf } from '#policy/model/rules/group-change.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
 import { isInScope, type RuleScope } from '#policy/model/sources/rule-scope.js';
@@ -30,7 +40,7 @@ export class ReferenceWalk {
    * nanoseconds.
    */
   steps = 0;
-  readonly #tables: (RuleTable | undefined)[];
+  readonly #tables: Readonly<Record<Family, (RuleTable | undefined)[]>>;
   /**
    * The rank (position in the policy) of the first rule in each group, and last that of the policy default.
    */
@@ -48,7 +58,7 @@ export class ReferenceWalk {
   ) {
     const { groups } = policy;
     this.#sources = sources;
-    this.#tables = groups.map(() => undefined);
+    this.#tables = { ipv4: groups.map(() => undefined), ipv6: groups.map(() => undefined) };
     this.#firstRanks = new Uint32Array(groups.length + 1);
     for (let index = 0; index < groups.length; index++) {
       this.#firstRanks[index + 1] = u32At(this.#firstRanks, index) + ranksOf(groups, index, index + 1);
@@ -60,11 +70,12 @@ export class ReferenceWalk {
   }
 
   /** Returns the verdict word that decides a packet from a source with this owner (a Kubernetes object). */
-  wordOf(packet: Packet<number>, owner: Owner = NO_OWNER): number {
+  wordOf(packet: Packet, owner: Owner = NO_OWNER): number {
+    const family = familyOf(packet.source);
     const groups = this.#sources.groupsOfOwner(packet.source, owner);
     this.steps += groups.length;
     for (const { group, scope } of groups) {
-      const table = this.#tableOf(group);
+      const table = this.#tableOf(group, family);
       const rule = table.find(packet, scope);
       this.steps += table.steps + STEPS_OF_A_GROUP;
       if (rule >= 0) return this.#word({ kind: 'rule', group, rule }, u32At(this.#firstRanks, group) + rule);
@@ -76,13 +87,13 @@ export class ReferenceWalk {
     return this.#word({ kind: 'policy_default' }, u32At(this.#firstRanks, this.#firstRanks.length - 1));
   }
 
-  #tableOf(group: number): RuleTable {
-    const known = this.#tables[group];
+  #tableOf(group: number, family: Family): RuleTable {
+    const known = this.#tables[family][group];
     if (known !== undefined) return known;
     const { rules } = itemAt(this.policy.groups, group);
-    const table = tables.get(rules) ?? new RuleTable(rules);
-    tables.set(rules, table);
-    this.#tables[group] = table;
+    const table = tables[family].get(rules) ?? new RuleTable(rules, family);
+    tables[family].set(rules, table);
+    this.#tables[family][group] = table;
     return table;
   }
 
@@ -93,28 +104,26 @@ export class ReferenceWalk {
 }
 
 /**
- * The rules of a group in the order of evaluation. Each rule has one row for each destination, or one row for
- * all destinations. A rule with a hostname has no row, because it matches only addresses to which DNS
- * resolved the name.
+ * The rules of a group in the order of evaluation, for packets of one family. Each rule has one row for each
+ * destination of this family, or one row for all destinations. A rule with a hostname has no row, because it
+ * matches only addresses to which DNS resolved the name.
  */
 class RuleTable {
   /** The number of rows that the last call of `find` visited. */
   steps = 0;
   readonly #rules: readonly Rule[];
   readonly #rows: Int32Array;
+  /** The destination prefix of each row. */
+  readonly #prefixes: readonly Prefix[];
   /**
-   * Maps a netmask, and then a masked address, to the offsets of rows. Undefined if the table has at most
-   * `SHORT` rows.
+   * Maps a prefix length, and then a masked address, to the numbers of rows. Undefined if the table has at
+   * most `SHORT` rows.
    */
-  readonly #index: Map<number, Map<number, number[]>> | undefined;
+  readonly #index: Map<number, Map<Address, number[]>> | undefined;
 
-  constructor(rules: readonly Rule[]) {
-    let count = 0;
-    for (const rule of rules) count += rowsOf(rule);
-    this.#rules = rules;
-    this.#rows = new Int32Array(count * ROW.cells);
-    this.#index = count > SHORT ? new Map() : undefined;
-    let row = 0;
+  constructor(rules: readonly Rule[], family: Family) {
+    const prefixes: Prefix[] = [];
+    const rows = new GrowingUint32Array(rules.length * ROW.cells);
     for (const [number, rule] of rules.entries()) {
       const protocol = rule.tls !== undefined ? IPPROTO.tcp : rule.protocol === 'any' ? ANY_PROTOCOL : rule.protocol;
       let lowPort = rule.destinationPorts.length === 0 ? 0 : 0xffff;
@@ -123,65 +132,61 @@ class RuleTable {
         lowPort = Math.min(lowPort, low);
         highPort = Math.max(highPort, high);
       }
-      const destinations = ofFamily(rule.destinations, 'ipv4');
-      const rows = rowsOf(rule);
-      for (let at = 0; at < rows; at++, row += ROW.cells) {
-        const { address, length } = destinations[at] ?? ANYWHERE;
-        const bits = mask(0xffff_ffff, length);
-        this.#rows[row + ROW.mask] = bits;
-        this.#rows[row + ROW.address] = address;
-        this.#rows[row + ROW.protocol] = protocol;
-        this.#rows[row + ROW.lowPort] = lowPort;
-        this.#rows[row + ROW.highPort] = highPort;
-        this.#rows[row + ROW.rule] = number;
-        if (this.#index !== undefined) addRow(this.#index, bits | 0, address | 0, row);
+      for (const prefix of prefixesOf(rule, family)) {
+        prefixes.push(prefix);
+        for (const cell of [protocol, lowPort, highPort, number]) rows.push(cell);
       }
     }
+    this.#rules = rules;
+    this.#prefixes = prefixes;
+    this.#rows = new Int32Array(rows.trimmed());
+    this.#index = prefixes.length > SHORT ? indexOf(prefixes) : undefined;
   }
 
   /**
    * Returns the index of the first rule that matches the packet and is in the scope; -1 without such a rule.
    */
-  find(packet: Packet<number>, scope: RuleScope): number {
+  find(packet: Packet, scope: RuleScope): number {
     this.steps = 0;
     return this.#index === undefined
       ? this.#findInOrder(packet, scope)
       : this.#findByDestination(this.#index, packet, scope);
   }
 
-  #findInOrder(packet: Packet<number>, scope: RuleScope): number {
-    const { length } = this.#rows;
-    for (let row = 0; row < length; row += ROW.cells) {
-      if (!this.#matches(row, packet, scope)) continue;
-      this.steps += row / ROW.cells + 1;
-      return i32At(this.#rows, row + ROW.rule);
+  #findInOrder(packet: Packet, scope: RuleScope): number {
+    const { length } = this.#prefixes;
+    for (let row = 0; row < length; row++) {
+      if (!covers(itemAt(this.#prefixes, row), packet.destination) || !this.#matches(row, packet, scope)) continue;
+      this.steps += row + 1;
+      return i32At(this.#rows, row * ROW.cells + ROW.rule);
     }
-    this.steps += length / ROW.cells;
+    this.steps += length;
     return -1;
   }
 
-  #findByDestination(index: Map<number, Map<number, number[]>>, packet: Packet<number>, scope: RuleScope): number {
-    let best = this.#rows.length;
+  #findByDestination(index: Map<number, Map<Address, number[]>>, packet: Packet, scope: RuleScope): number {
+    let best = this.#prefixes.length;
     this.steps += index.size;
-    for (const [bits, byAddress] of index) {
-      for (const row of byAddress.get(packet.destination & bits) ?? NO_ROWS) {
+    for (const [length, byAddress] of index) {
+      for (const row of byAddress.get(mask(packet.destination, length)) ?? NO_ROWS) {
         if (row >= best) break;
         this.steps += 1;
         if (this.#matches(row, packet, scope)) best = row;
       }
     }
-    return this.#rows[best + ROW.rule] ?? -1;
+    return this.#rows[best * ROW.cells + ROW.rule] ?? -1;
   }
 
-  #matches(row: number, packet: Packet<number>, scope: RuleScope): boolean {
+  /** Whether a row whose prefix covers the destination matches the packet. */
+  #matches(row: number, packet: Packet, scope: RuleScope): boolean {
     const rows = this.#rows;
-    if ((packet.destination & i32At(rows, row + ROW.mask)) !== rows[row + ROW.address]) return false;
-    const protocol = i32At(rows, row + ROW.protocol);
+    const first = row * ROW.cells;
+    const protocol = i32At(rows, first + ROW.protocol);
     if (protocol !== ANY_PROTOCOL && protocol !== packet.protocol) return false;
     const port = packet.destinationPort;
-    if (port < i32At(rows, row + ROW.lowPort) || port > i32At(rows, row + ROW.highPort)) return false;
+    if (port < i32At(rows, first + ROW.lowPort) || port > i32At(rows, first + ROW.highPort)) return false;
     this.steps += STEPS_OF_A_RULE;
-    const rule = itemAt(this.#rules, i32At(rows, row + ROW.rule));
+    const rule = itemAt(this.#rules, i32At(rows, first + ROW.rule));
     return isInScope(scope, rule.action) && mismatch(rule, packet, noGrants) === undefined;
   }
 }
@@ -190,29 +195,35 @@ class RuleTable {
  * Caches the `RuleTable` of each list of rules. A table is discarded when no policy contains its list of
  * rules.
  */
-const tables = new WeakMap<readonly Rule[], RuleTable>();
+const tables: Readonly<Record<Family, WeakMap<readonly Rule[], RuleTable>>> = {
+  ipv4: new WeakMap(),
+  ipv6: new WeakMap(),
+};
 
 /** The offsets of the numbers in a row. `cells`: how many numbers a row has. */
-const ROW = { mask: 0, address: 1, protocol: 2, lowPort: 3, highPort: 4, rule: 5, cells: 6 } as const;
-const ANYWHERE: Prefix<number> = { address: 0, length: 0 };
+const ROW = { protocol: 0, lowPort: 1, highPort: 2, rule: 3, cells: 4 } as const;
 const NO_ROWS: readonly number[] = [];
 
 /**
- * Returns the number of rows of a rule. A rule with a hostname has no row, because it matches no address
- * before DNS has resolved the name.
+ * Returns the prefixes of the rows of a rule. A rule with a hostname has no row, because it matches no
+ * address before DNS has resolved the name.
  */
-function rowsOf({ hostname, destinations }: Rule): number {
-  if (hostname !== undefined) return 0;
-  return destinations.length === 0 ? 1 : ofFamily(destinations, 'ipv4').length;
+function prefixesOf({ hostname, destinations }: Rule, family: Family): readonly Prefix[] {
+  if (hostname !== undefined) return [];
+  return destinations.length === 0 ? EVERY_ADDRESS[family] : ofFamily(destinations, family);
 }
 
-function addRow(index: Map<number, Map<number, number[]>>, bits: number, address: number, row: number): void {
-  let byAddress = index.get(bits);
-  if (byAddress === undefined) {
-    byAddress = new Map();
-    index.set(bits, byAddress);
+function indexOf(prefixes: readonly Prefix[]): Map<number, Map<Address, number[]>> {
+  const index = new Map<number, Map<Address, number[]>>();
+  for (const [row, { address, length }] of prefixes.entries()) {
+    let byAddress = index.get(length);
+    if (byAddress === undefined) {
+      byAddress = new Map();
+      index.set(length, byAddress);
+    }
+    const rows = byAddress.get(address);
+    if (rows === undefined) byAddress.set(address, [row]);
+    else rows.push(row);
   }
-  const rows = byAddress.get(address);
-  if (rows === undefined) byAddress.set(address, [row]);
-  else rows.push(row);
+  return index;
 }

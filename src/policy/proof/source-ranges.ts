@@ -1,27 +1,32 @@
 import { itemAt } from '#arrays/read.js';
-import type { Prefix, Range } from '#contracts/policy/policy-model.js';
-import { mergedRanges } from '#policy/model/intervals.js';
+import type { Address, Family, Prefix } from '#contracts/policy/policy-model.js';
 import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 
-/** A set of addresses, given by many prefixes. */
+/** A set of addresses of one family, given by many prefixes. */
 export class SourceRanges {
-  readonly #ranges: readonly Range[];
+  /** The ranges of the prefixes that no other prefix contains, ascending. */
+  readonly #ranges: { readonly first: Address; readonly last: Address }[] = [];
 
-  constructor(prefixes: readonly Prefix[]) {
-    this.#ranges = mergedRanges(
-      ofFamily(prefixes, 'ipv4').map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+  constructor(prefixes: readonly Prefix[], family: Family) {
+    const sorted = [...ofFamily(prefixes, family)].sort((one, other) =>
+      one.address === other.address ? one.length - other.length : one.address < other.address ? -1 : 1,
     );
+    for (const prefix of sorted) {
+      const outer = this.#ranges.at(-1);
+      if (outer === undefined || prefix.address > outer.last)
+        this.#ranges.push({ first: prefix.address, last: lastAddress(prefix) });
+    }
   }
 
-  holds(address: number): boolean {
+  holds(address: Address): boolean {
     const ranges = this.#ranges;
     let low = 0;
     let high = ranges.length;
     while (low < high) {
       const middle = (low + high) >>> 1;
-      if (itemAt(ranges, middle).high < address) low = middle + 1;
+      if (itemAt(ranges, middle).last < address) low = middle + 1;
       else high = middle;
     }
-    return low < ranges.length && itemAt(ranges, low).low <= address;
+    return low < ranges.length && itemAt(ranges, low).first <= address;
   }
 }

@@ -1,6 +1,6 @@
 import { DENY_ONLY_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Action, Address, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
-import { covers } from '#policy/model/ip-address.js';
+import { covers, EVERY_ADDRESS } from '#policy/model/ip-address.js';
 
 /** This file decides which rules of a source group apply to a source address. */
 
@@ -88,8 +88,8 @@ export function isInScope(scope: RuleScope | null, action: Action): boolean {
  */
 export function affectedSources({ sources, selectors }: Sources, resolution: SelectorResolution): readonly Prefix[] {
   if (selectors.length === 0) return sources;
-  const further = areResolved(selectors, resolution) ? resolution.podNetworks : [EVERY_SOURCE];
+  const further = areResolved(selectors, resolution) ? resolution.podNetworks : EVERY_SOURCE;
   return [...staticSources({ sources, selectors }, resolution), ...further];
 }
 
-const EVERY_SOURCE: Prefix = { address: 0, length: 0 };
+const EVERY_SOURCE: readonly Prefix[] = [...EVERY_ADDRESS.ipv4, ...EVERY_ADDRESS.ipv6];
