@@ -52,8 +52,8 @@ describe('the page Policy', () => {
     await page.getByText(/^Opens 1 flow seen in the last \d+ \w+ \([\d,]+ attempts?\)\.$/).waitFor();
     await page.getByRole('row', { name: /opens 10\.77\.1\.2 10\.77\.2\.2 tcp\/22 \d+ denied/ }).waitFor();
     await browser.expectAccessible();
-    const { url, token } = node.rig.node;
-    const other = await browser.newPage(url, await token());
+    const { url } = node.rig.node;
+    const other = await browser.newPage(url, await node.rig.node.token());
     await other.goto(`${url}/console/traffic`);
     await page.getByLabel('Time to confirm').selectOption('30 seconds');
     await button('Apply').click();
