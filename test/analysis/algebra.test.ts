@@ -248,6 +248,7 @@ const widenedSpan = ({ start, end }: Span): Span => ({ start: widened(start), en
 
 /** Addresses of 128 bits, of which the policies of the test use the first 32. */
 const WIDE: AddressSpace = {
+  family: 'ipv4',
   bits: 128,
   end: 1n << 128n,
   examples: [],

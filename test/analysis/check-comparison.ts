@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { IPV4, type Span } from '#analysis/engine/address-space.js';
 import { type Compared, type CompareOptions, compare, type Region } from '#analysis/engine/comparison.js';
 import type { Atom } from '#analysis/engine/conditions.js';
@@ -5,17 +6,26 @@ import { DeciderFinder } from '#analysis/engine/decider.js';
 import type { Change } from '#analysis/engine/decision-lists.js';
 import type { ValueSet } from '#analysis/engine/pieces.js';
 import { itemAt } from '#arrays/read.js';
-import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
+import {
+  type Address,
+  type Family,
+  ICMP,
+  isIcmp,
+  type Packet,
+  PORT_PROTOCOLS,
+  type Policy,
+} from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
+import { policyOfFamily } from '#policy/model/sources/family-policy.js';
 import type { Random } from '#test/seed.js';
-import { packetGenerator } from '../policy/generate.js';
+import { ipv6PacketGenerator, packetGenerator } from '../policy/generate.js';
 import { decideIn, holdsIn, randomWorld, type World } from './world.js';
 
-function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet<number>): number {
-  return portMapKey(protocol, protocol === IPPROTO.icmp ? icmpType * 256 + icmpCode : destinationPort);
+function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet): number {
+  return portMapKey(protocol, isIcmp(protocol) ? icmpType * 256 + icmpCode : destinationPort);
 }
 
-export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet<number>): boolean {
+export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
   return (
     inSpans(sources, packet.source) &&
     inSpans(destinations, packet.destination) &&
@@ -24,7 +34,7 @@ export function includes({ sources, destinations, keys, sourcePorts }: Region, p
   );
 }
 
-const inSpans = (spans: readonly Span[], point: number): boolean =>
+const inSpans = (spans: readonly Span[], point: Address): boolean =>
   spans.some(({ start, end }) => start <= point && point < end);
 
 function inSet(set: ValueSet, value: number): boolean {
@@ -33,11 +43,29 @@ function inSet(set: ValueSet, value: number): boolean {
 }
 
 /** Returns a packet at a corner of a region, or undefined if the key has no packet. */
-export function cornerOf(random: Random, { sources, destinations, keys, sourcePorts }: Region): Packet<number> {
+export function cornerOf(random: Random, region: Region): Packet<number> {
   const pickSpan = (spans: readonly Span[]) => {
     const { start, end } = random.pick(spans);
-    return Number(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0 : 1);
+    return (Number(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0 : 1)) >>> 0;
   };
+  return cornerIn(random, region, 'ipv4', pickSpan);
+}
+
+/** Returns an IPv6 packet at a corner of a region. */
+function ipv6CornerOf(random: Random, region: Region): Packet<bigint> {
+  const pickSpan = (spans: readonly Span[]) => {
+    const { start, end } = random.pick(spans);
+    return BigInt.asUintN(128, BigInt(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0n : 1n));
+  };
+  return cornerIn(random, region, 'ipv6', pickSpan);
+}
+
+function cornerIn<A extends Address>(
+  random: Random,
+  { sources, destinations, keys, sourcePorts }: Region,
+  family: Family,
+  pickSpan: (spans: readonly Span[]) => A,
+): Packet<A> {
   const pickValue = (set: ValueSet, size: number) => {
     const at = 2 * random.below(set.length / 2);
     const value = random.chance(0.5) ? itemAt(set, at) : itemAt(set, at + 1) - 1;
@@ -46,15 +74,15 @@ export function cornerOf(random: Random, { sources, destinations, keys, sourcePo
   const key = pickValue(keys, 2 ** 24);
   const protocol = key >>> 16;
   const hasPorts = PORT_PROTOCOLS.includes(protocol);
-  const isIcmp = protocol === IPPROTO.icmp;
+  const hasType = protocol === ICMP[family];
   return {
-    source: pickSpan(sources) >>> 0,
-    destination: pickSpan(destinations) >>> 0,
+    source: pickSpan(sources),
+    destination: pickSpan(destinations),
     protocol,
     sourcePort: hasPorts ? pickValue(sourcePorts, 0x1_0000) : 0,
     destinationPort: hasPorts ? key & 0xffff : 0,
-    icmpType: isIcmp ? (key >>> 8) & 255 : 0,
-    icmpCode: isIcmp ? key & 255 : 0,
+    icmpType: hasType ? (key >>> 8) & 255 : 0,
+    icmpCode: hasType ? key & 255 : 0,
   };
 }
 
@@ -72,14 +100,18 @@ export function checkPair(
   packets: number,
   options: CompareOptions = { space: IPV4 },
 ): Checked {
-  const compared = compare(before, after, options);
+  const { space } = options;
+  const [one, other] = [policyOfFamily(before, space.family), policyOfFamily(after, space.family)];
+  const compared = compare(one, other, options);
   const ofPair: Policy = { ...before, groups: [...before.groups, ...after.groups] };
-  const edge = packetGenerator(random, ofPair);
-  const finders = [before, after].map((policy) => new DeciderFinder(policy, IPV4, compared.conditions));
+  const isIpv4 = space.family === 'ipv4';
+  const edge: () => Packet = isIpv4 ? packetGenerator(random, ofPair) : ipv6PacketGenerator(random, ofPair);
+  const corner = isIpv4 ? cornerOf : ipv6CornerOf;
+  const finders = [one, other].map((policy) => new DeciderFinder(policy, space, compared.conditions));
   const found: Checked = { packets: 0, inside: 0, changes: 0 };
   for (let count = 0; count < packets; count++) {
     const region = compared.regions[random.below(compared.regions.length)];
-    const packet = region !== undefined && random.chance(0.6) ? cornerOf(random, region) : edge();
+    const packet = region !== undefined && random.chance(0.6) ? corner(random, region) : edge();
     const world = randomWorld(random, [before, after]);
     checkPacket(before, after, compared, finders, packet, world, found);
   }
@@ -91,7 +123,7 @@ function checkPacket(
   after: Policy,
   { regions, conditions }: Compared,
   finders: readonly DeciderFinder[],
-  packet: Packet<number>,
+  packet: Packet,
   world: World,
   found: Checked,
 ): void {
@@ -101,9 +133,7 @@ function checkPacket(
   found.inside += inside.length;
   const fail = (why: string): never => {
     const { names, denyOnly, selectors, blocks } = world;
-    throw new Error(
-      `${why}: ${JSON.stringify({ packet, names, denyOnly, selectors: [...selectors], blocks: [...blocks], decided })}`,
-    );
+    throw new Error(`${why}: ${inspect({ packet, names, denyOnly, selectors, blocks, decided }, { depth: null })}`);
   };
   if (inside.length > 1) fail('two regions contain the packet');
   const changes = inside[0]?.changes ?? [];

@@ -1,25 +1,67 @@
 import { expect, test } from 'vitest';
+import { type AddressSpace, IPV4, IPV6, mergedSpans } from '#analysis/engine/address-space.js';
+import type { Family } from '#contracts/policy/policy-model.js';
+import { parseCidr } from '#policy/model/ip-address.js';
 import { Random, seedOf } from '#test/seed.js';
 import { checkPair } from './check-comparison.js';
 import { edited, randomPolicy } from './edits.js';
 
 const PAIRS = Number(process.env.WEIR_PAIRS ?? 250);
 
-test('each change that the comparison of two policies states is confirmed by a walk over both policies, and no change is missed', () => {
-  const seed = seedOf(1);
-  const found = { packets: 0, inside: 0, changes: 0 };
-  for (let pair = 0; pair < PAIRS; pair++) {
-    const random = new Random(seed * 1_000_003 + pair);
-    const before = randomPolicy(random);
-    const after = edited(random, before);
-    try {
-      const checked = checkPair(random, before, after, 100);
-      found.packets += checked.packets;
-      found.inside += checked.inside;
-      found.changes += checked.changes;
-    } catch (error) {
-      throw new Error(`pair ${pair} of seed ${seed}: ${String(error)}`, { cause: error });
+const CASES: readonly { readonly space: AddressSpace; readonly families: readonly Family[]; readonly text: string }[] =
+  [
+    { space: IPV4, families: ['ipv4'], text: 'IPv4 flows' },
+    { space: IPV4, families: ['ipv4', 'ipv6'], text: 'IPv4 flows, in policies of both families' },
+    { space: IPV6, families: ['ipv6'], text: 'IPv6 flows' },
+    { space: IPV6, families: ['ipv4', 'ipv6'], text: 'IPv6 flows, in policies of both families' },
+  ];
+
+test.each(CASES)(
+  'each change that the comparison of two policies states is confirmed by a walk over both policies, and no change is missed: $text',
+  ({ space, families }) => {
+    const seed = seedOf(1);
+    const found = { packets: 0, inside: 0, changes: 0 };
+    for (let pair = 0; pair < PAIRS; pair++) {
+      const random = new Random(seed * 1_000_003 + pair);
+      const before = randomPolicy(random, { families });
+      const after = edited(random, before, { families });
+      try {
+        const checked = checkPair(random, before, after, 100, { space });
+        found.packets += checked.packets;
+        found.inside += checked.inside;
+        found.changes += checked.changes;
+      } catch (error) {
+        throw new Error(`pair ${pair} of seed ${seed}: ${String(error)}`, { cause: error });
+      }
     }
-  }
-  expect(found.inside).toBeGreaterThan(PAIRS);
-});
+    expect(found.inside).toBeGreaterThan(PAIRS);
+  },
+);
+
+test.each([IPV4, IPV6])(
+  'the networks of a span of $family are its addresses, and the network around it is the smallest',
+  (space) => {
+    const random = new Random(seedOf(3));
+    const last = (1n << BigInt(space.bits)) - 1n;
+    const point = () => {
+      const word = (BigInt(random.word()) << 96n) | (BigInt(random.word()) << 64n) | BigInt(random.word());
+      return BigInt.asUintN(space.bits, random.chance(0.5) ? word : word >> BigInt(random.below(90))) & last;
+    };
+    for (let count = 0; count < 500; count++) {
+      const [one, other] = [point(), random.chance(0.2) ? last : point()];
+      const [start, end] = one < other ? [one, other + 1n] : [other, one + 1n];
+      const as = (bound: bigint) => (space === IPV4 ? Number(bound) : bound);
+      const spans = space.networksOf({ start: as(start), end: as(end) }).map((text) => {
+        const parsed = parseCidr(text);
+        expect(parsed?.hostBits).toBe(false);
+        return space.spanOf(parsed?.prefix ?? { address: 0, length: 0 });
+      });
+      expect(mergedSpans(spans)).toEqual([{ start: as(start), end: as(end) }]);
+      const around = space.networkAround({ start: as(start), end: as(end) });
+      const size = BigInt(around.end) - BigInt(around.start);
+      expect(around.start <= start && end <= around.end && BigInt(around.start) % size === 0n).toBe(true);
+      const half = BigInt(around.start) + size / 2n;
+      if (size > 1n) expect(start < half && half < end).toBe(true);
+    }
+  },
+);

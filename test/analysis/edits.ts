@@ -39,20 +39,20 @@ export function randomPolicy(random: Random, options: GenerateOptions = {}): Pol
 }
 
 /** Returns the policy after one to four edits of the kinds that operators make. */
-export function edited(random: Random, policy: Policy): Policy {
+export function edited(random: Random, policy: Policy, options: GenerateOptions = {}): Policy {
   let after = policy;
-  for (let edits = random.between(1, 4); edits > 0; edits--) after = random.pick(EDITS)(random, after);
+  for (let edits = random.between(1, 4); edits > 0; edits--) after = random.pick(EDITS)(random, after, options);
   return after;
 }
 
-type Edit = (random: Random, policy: Policy) => Policy;
+type Edit = (random: Random, policy: Policy, options: GenerateOptions) => Policy;
 
 const inGroup =
   (edit: (random: Random, group: Group, other: Policy) => Group): Edit =>
-  (random, policy) => {
+  (random, policy, options) => {
     if (policy.groups.length === 0) return policy;
     const at = random.below(policy.groups.length);
-    const other = randomPolicy(random);
+    const other = randomPolicy(random, options);
     return {
       ...policy,
       groups: policy.groups.map((group, index) => (index === at ? edit(random, group, other) : group)),
@@ -121,8 +121,8 @@ const EDITS: readonly Edit[] = [
     if (random.chance(0.6)) groups.splice(random.between(0, groups.length), 0, moved as Group);
     return { ...policy, groups };
   },
-  (random, policy) => {
-    const [group] = randomPolicy(random).groups;
+  (random, policy, options) => {
+    const [group] = randomPolicy(random, options).groups;
     if (group === undefined) return policy;
     const groups = [...policy.groups];
     groups.splice(random.between(0, groups.length), 0, { ...group, id: `added-${random.below(1_000)}` });
@@ -130,5 +130,5 @@ const EDITS: readonly Edit[] = [
   },
   (random, policy) => ({ ...policy, default: { ...policy.default, action: random.pick(['allow', 'deny'] as const) } }),
   (random, policy) => ({ ...policy, default: { ...policy.default, mode: random.pick(['audit', 'enforce'] as const) } }),
-  (random) => randomPolicy(random),
+  (random, _policy, options) => randomPolicy(random, options),
 ];

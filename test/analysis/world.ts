@@ -1,6 +1,6 @@
 import type { Atom } from '#analysis/engine/conditions.js';
 import type { Outcome } from '#analysis/engine/decision-lists.js';
-import type { Group, Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { Address, Group, Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { type LookupOutcome, lookupMismatch, lookupOutcome } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
 import { covers } from '#policy/model/ip-address.js';
@@ -75,7 +75,7 @@ export function holdsIn(world: World, atom: Atom): boolean {
 export type Decided = { readonly outcome: Outcome; readonly inspected: boolean };
 
 /** Decides a flow in a world by a walk over all groups and rules (D3, D19a, D22a). */
-export function decideIn(policy: Policy, packet: Packet<number>, world: World): Decided {
+export function decideIn(policy: Policy, packet: Packet, world: World): Decided {
   let inspected: boolean | undefined;
   const decided = (action: 'allow' | 'deny', mode: 'audit' | 'enforce'): Decided => ({
     outcome: action === 'allow' ? (mode === 'audit' ? 'allow_audited' : 'allow') : mode === 'audit' ? 'audit' : 'deny',
@@ -115,7 +115,7 @@ export function decideLookupIn(policy: Policy, source: number, name: string, wor
 }
 
 /** Returns whether the rules of a group with an action apply to a source. */
-function scopeOf({ sources, selectors }: Group, source: number, world: World): (action: Rule['action']) => boolean {
+function scopeOf({ sources, selectors }: Group, source: Address, world: World): (action: Rule['action']) => boolean {
   const states = selectors.map(({ key }) => world.selectors.get(key));
   const all = sources.some((prefix) => covers(prefix, source)) || states.includes('selected');
   const denies = selectors.length > 0 && (states.includes('unresolved') || world.denyOnly);

@@ -1,8 +1,8 @@
 import { itemAt } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Family, Prefix } from '#contracts/policy/policy-model.js';
 import { formatAddress } from '#policy/model/ip-address.js';
 
-/** An address, or the number after the last address. IPv4 uses numbers; a wider family needs bigints. */
+/** An address, or the number after the last address. */
 export type Point = number | bigint;
 
 /** The addresses from `start` up to `end`, which is excluded. */
@@ -13,6 +13,7 @@ export type Span = { readonly start: Point; readonly end: Point };
  * type, so it works for any width.
  */
 export type AddressSpace = {
+  readonly family: Family;
   /** The width of an address in bits. */
   readonly bits: number;
   /** The number after the last address. */
@@ -26,7 +27,7 @@ export type AddressSpace = {
   approximate(point: Point): number;
   /** Returns the shortest list of networks in CIDR notation that contain exactly the addresses of a span. */
   networksOf(span: Span): string[];
-  /** Addresses that documents use as examples (RFC 5737). */
+  /** Addresses that documents use as examples (RFC 5737, RFC 3849). */
   readonly examples: readonly Point[];
   /** Returns the smallest network that contains a span. */
   networkAround(span: Span): Span;
@@ -34,6 +35,7 @@ export type AddressSpace = {
 };
 
 export const IPV4: AddressSpace = {
+  family: 'ipv4',
   bits: 32,
   end: 2 ** 32,
   spanOf: ({ address, length }) => ({ start: address, end: Number(address) + 2 ** (32 - length) }),
@@ -50,6 +52,28 @@ export const IPV4: AddressSpace = {
   },
   format: (point) => formatAddress(Number(point)),
   examples: [0xc000_0201, 0xc633_6401, 0xcb00_7101],
+};
+
+/** The bits of an address that `approximate` of IPv6 leaves out: 53 of 129 bits fit into an exact number. */
+const LEFT_OUT = 76n;
+
+export const IPV6: AddressSpace = {
+  family: 'ipv6',
+  bits: 128,
+  end: 1n << 128n,
+  spanOf: ({ address, length }) => ({ start: BigInt(address), end: BigInt(address) + (1n << BigInt(128 - length)) }),
+  sizeOf: ({ start, end }) => BigInt(end) - BigInt(start),
+  plus: (point, offset) => BigInt(point) + BigInt(offset),
+  approximate: (point) => Number(BigInt(point) >> LEFT_OUT),
+  networksOf: ({ start, end }) => networksOf(BigInt(start), BigInt(end), 128, formatAddress),
+  networkAround({ start, end }) {
+    let length = 128n;
+    const first = () => (BigInt(start) >> (128n - length)) << (128n - length);
+    while (first() + (1n << (128n - length)) < end) length--;
+    return { start: first(), end: first() + (1n << (128n - length)) };
+  },
+  format: (point) => formatAddress(BigInt(point)),
+  examples: [0x2001_0db8_0000_0000_0000_0000_0000_0001n, 0x2001_0db8_0000_0001_0000_0000_0000_0001n],
 };
 
 /** Divides the addresses from `start` up to `end` into the fewest networks of a family with `bits` bits. */

@@ -1,6 +1,7 @@
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Family, Group, Policy, Prefix, Rule } from '#contracts/policy/policy-model.js';
+import type { Family, Group, Policy, Prefix } from '#contracts/policy/policy-model.js';
 import { EVERY_ADDRESS, ofFamily } from '#policy/model/ip-address.js';
+import { deniesOfFamily, rulesOfFamily } from '#policy/model/sources/family-policy.js';
 import { areResolved, staticSources } from '#policy/model/sources/rule-scope.js';
 
 /**
@@ -43,13 +44,13 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution, family: 
   for (const [number, group] of policy.groups.entries()) {
     whole.push(views.length);
     const sources = ofFamily(staticSources(group, resolution), family);
-    const own = rulesOf(group.rules, family);
+    const own = rulesOfFamily(group.rules, family);
     const isWhole = sources === group.sources && own.rules === group.rules;
     views.push(isWhole ? group : { ...group, sources, rules: own.rules });
     groups.push(number);
     places.push(own.places);
     if (group.selectors.length === 0) continue;
-    const denies = deniesOf(group.rules, family);
+    const denies = deniesOfFamily(group.rules, family);
     const defaultAction = group.defaultAction === 'deny' ? 'deny' : undefined;
     const isOpen = !areResolved(group.selectors, resolution);
     if (!isOpen && (denies.rules.length > 0 || defaultAction !== undefined)) denyOnly.push(views.length);
@@ -71,62 +72,4 @@ export function viewsOf(policy: Policy, resolution: SelectorResolution, family: 
     whole: Uint32Array.from(whole),
     denyOnly: Uint32Array.from(denyOnly),
   };
-}
-
-/**
- * A part of the rules of a group. `places`: for each rule, its index in the group; null if the part has all
- * rules.
- */
-type Part = { readonly rules: readonly Rule[]; readonly places: Uint32Array | null };
-type Parts = { readonly own: Part; readonly denies: Part & { readonly places: Uint32Array } };
-
-/**
- * The parts of known rule lists. The same rule list gives the same list objects each time, because
- * `CompileMemory` finds cached rule blocks by list identity.
- */
-const known: Readonly<Record<Family, WeakMap<readonly Rule[], Partial<Parts>>>> = {
-  ipv4: new WeakMap(),
-  ipv6: new WeakMap(),
-};
-
-function partsOf(rules: readonly Rule[], family: Family): Partial<{ -readonly [Name in keyof Parts]: Parts[Name] }> {
-  const found = known[family].get(rules);
-  if (found !== undefined) return found;
-  const parts = {};
-  known[family].set(rules, parts);
-  return parts;
-}
-
-/**
- * Returns the rules that can match a packet of the family, without the destinations of the other family.
- */
-function rulesOf(rules: readonly Rule[], family: Family): Part {
-  const parts = partsOf(rules, family);
-  parts.own ??= partOf(rules, family, () => true);
-  return parts.own;
-}
-
-function deniesOf(rules: readonly Rule[], family: Family): Parts['denies'] {
-  const parts = partsOf(rules, family);
-  if (parts.denies === undefined) {
-    const { rules: denies, places } = partOf(rules, family, ({ action }) => action === 'deny');
-    parts.denies = { rules: denies, places: places ?? Uint32Array.from(rules.keys()) };
-  }
-  return parts.denies;
-}
-
-function partOf(rules: readonly Rule[], family: Family, isWanted: (rule: Rule) => boolean): Part {
-  const kept: Rule[] = [];
-  const places: number[] = [];
-  let isWhole = true;
-  for (const [place, rule] of rules.entries()) {
-    const destinations = ofFamily(rule.destinations, family);
-    const canMatch = rule.destinations.length === 0 || destinations.length > 0;
-    if (!canMatch || !isWanted(rule)) continue;
-    isWhole &&= destinations === rule.destinations;
-    kept.push(destinations === rule.destinations ? rule : { ...rule, destinations });
-    places.push(place);
-  }
-  if (isWhole && kept.length === rules.length) return { rules, places: null };
-  return { rules: kept, places: Uint32Array.from(places) };
 }
