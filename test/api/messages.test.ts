@@ -66,7 +66,7 @@ describe('explain request', () => {
   });
   test('an explain request with no protocol, no destination address and an IPv6 source address gets one problem for each of these faults', async () => {
     expect(await asking({ src: 'fe80::1' })).toEqual([
-      'invalid_value /src: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
+      'invalid_value /src: This node enforces no IPv6 policies; write an IPv4 address such as "192.0.2.7".',
       'required /dst: This field is required.',
       'required /proto: This field is required.',
     ]);

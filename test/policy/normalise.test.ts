@@ -30,6 +30,20 @@ const plain = {
 };
 
 describe('`normalise` of a policy document', () => {
+  it('`normalise` converts IPv6 addresses and networks, and adds the default types of the protocol icmpv6', () => {
+    expect(ruleOf({ dst_cidrs: ['2001:DB8::9/32', '10.0.0.0/8'], dst_ips: ['::1'], proto: 'icmpv6' })).toEqual({
+      ...plain,
+      destinations: [
+        { address: 0x2001_0db8n << 96n, length: 32 },
+        { address: 0x0a00_0000, length: 8 },
+        { address: 1n, length: 128 },
+      ],
+      protocol: 58,
+      icmpTypes: [1, 2, 3, 4, 128, 129],
+    });
+    expect(ruleOf({ proto: 58 })?.icmpTypes).toEqual([]);
+  });
+
   it('`normalise` sets the default of each field that a rule omits', () => {
     expect(ruleOf({})).toEqual(plain);
   });

@@ -146,7 +146,65 @@ describe('`validatePolicy` of a name that can never match', () => {
   });
 });
 
+describe('`validatePolicy` on a node that enforces IPv6 policies', () => {
+  const WORDS = 'up to eight words of one to four hexadecimal digits, and "::" at most once for words of zeros.';
+  const ZONE = 'a zone id names an interface of one machine, so a policy has none.';
+  const mapped = (text: string) => `No packet has an IPv4-mapped address; write "${text}".`;
+  it.each<[unknown, string[]]>([
+    [
+      { dst_cidrs: ['::/0', '2001:DB8::/32', '2001:db8::1', '10.0.0.0/8', '2002::/16'], dst_ips: ['::1', '10.0.0.1'] },
+      [],
+    ],
+    [{ proto: 'icmpv6', icmp_types: [128] }, []],
+    [{ proto: 'ICMPv6' }, []],
+    [{ proto: 58, icmp_codes: [0] }, []],
+    [
+      { dst_cidrs: ['2001:db8::/129'] },
+      [`invalid_cidr ~/dst_cidrs/0: Write a network of IPv6 such as "2001:db8::/32": ${WORDS}`],
+    ],
+    [
+      { dst_ips: ['2001:db8:::1'] },
+      [`invalid_address ~/dst_ips/0: Write an address of IPv6 such as "2001:db8::7": ${WORDS}`],
+    ],
+    [
+      { dst_ips: ['fe80::1%eth0'] },
+      [`invalid_address ~/dst_ips/0: Write an address of IPv6 such as "2001:db8::7": ${ZONE}`],
+    ],
+    [
+      { dst_ips: ['[2001:db8::1]'] },
+      [`invalid_address ~/dst_ips/0: Write an address of IPv6 such as "2001:db8::7": ${WORDS}`],
+    ],
+    [
+      { dst_ips: ['2001:db8::/64'] },
+      ['invalid_address ~/dst_ips/0: Write an IPv6 address such as "2001:db8::7": a network goes into cidrs.'],
+    ],
+    [{ dst_ips: ['::ffff:192.0.2.7'] }, [`invalid_address ~/dst_ips/0: ${mapped('192.0.2.7')}`]],
+    [{ dst_cidrs: ['::ffff:c000:200/120'] }, [`invalid_cidr ~/dst_cidrs/0: ${mapped('192.0.2.0/24')}`]],
+    [{ proto: 'icmpv6', dst_ports: [1] }, ['icmp_with_ports ~/dst_ports: An ICMP rule has no ports.']],
+    [
+      { proto: 17, icmp_types: [1] },
+      ['icmp_needs_icmp ~/icmp_types: ICMP types and codes need the protocol icmp, icmpv6 or any.'],
+    ],
+  ])('the problems of the match %j are %j', (match, expected) => {
+    const at = '/source_groups/0/rules/0/match';
+    const found = validatePolicy(policyWith(match), { ...context, ipv6: true });
+    expect(found.map(({ pointer, code, message }) => `${code} ${pointer.replace(at, '~')}: ${message}`)).toEqual(
+      expected,
+    );
+  });
+});
+
 describe('`validatePolicy` of a match', () => {
+  it('refuses ICMPv6 by its name, and its types by its number, on a node without IPv6 policies', () => {
+    expect(problemsOf(policyWith({ proto: 'icmpv6', icmp_types: [128] })).map(({ code }) => code)).toEqual([
+      'ipv6_not_enabled',
+    ]);
+    expect(problemsOf(policyWith({ proto: 58, icmp_types: [128] })).map(({ code }) => code)).toEqual([
+      'icmp_needs_icmp',
+    ]);
+    expect(problemsOf(policyWith({ proto: 58 }))).toEqual([]);
+  });
+
   const EMPTY_TEXT = 'An empty text matches nothing.';
   const CIDR = 'Write an IPv4 network such as "192.0.2.0/24": four decimal octets, "/", and 0 to 32.';
   const NOT_REGEX = 'Invalid regular expression: missing closing ) at character 2.';
@@ -177,8 +235,8 @@ describe('`validatePolicy` of a match', () => {
       { dst_cidrs: ['2001:db8::/32'], dst_ips: ['::1'] },
       {},
       [
-        'invalid_cidr ~/dst_cidrs/0: IPv6 is not supported; write an IPv4 network such as "192.0.2.0/24".',
-        'invalid_address ~/dst_ips/0: IPv6 is not supported; write an IPv4 address such as "192.0.2.7".',
+        'ipv6_not_enabled ~/dst_cidrs/0: This node enforces no IPv6 policies; write an IPv4 network such as "192.0.2.0/24".',
+        'ipv6_not_enabled ~/dst_ips/0: This node enforces no IPv6 policies; write an IPv4 address such as "192.0.2.7".',
       ],
     ],
     [

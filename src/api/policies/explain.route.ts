@@ -18,7 +18,9 @@ import { canonicalName, hostnameFault } from '#policy/model/names/hostname.js';
 
 const address = z
   .string()
-  .refine((text) => parseIpv4Address(text) !== undefined, { error: ({ input }) => addressFault(String(input)) })
+  .refine((text) => parseIpv4Address(text) !== undefined, {
+    error: ({ input }) => addressFault(String(input), false)?.message ?? 'Write an IPv4 address.',
+  })
   .meta({ format: 'ipv4' });
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);

@@ -143,6 +143,14 @@ export function foldedWord(address: Address): number {
 /** The prefix of IPv4-mapped addresses, `::ffff:0:0/96` (RFC 4291, 2.5.5.2). */
 const IPV4_MAPPED: Prefix<bigint> = { address: 0xffff_0000_0000n, length: 96 };
 
+/**
+ * Returns the IPv4 prefix that a prefix of IPv4-mapped addresses stands for; undefined for any other prefix.
+ */
+export function ipv4MappedBy({ address, length }: Prefix): Prefix<number> | undefined {
+  if (typeof address === 'number' || length < IPV4_MAPPED.length || !covers(IPV4_MAPPED, address)) return undefined;
+  return { address: Number(address & 0xffff_ffffn), length: length - IPV4_MAPPED.length };
+}
+
 const WORDS = 8;
 const WORD_BITS = 16n;
 const WORD = /^[0-9a-f]{1,4}$/i;

@@ -12,13 +12,15 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
-import { parseAddress, parseCidr } from './ip-address.js';
+import { bitsOf, parseAddress, parseCidr } from './ip-address.js';
 import { parseAction, parseProtocol } from './keywords.js';
 import { parsePorts } from './parse-ports.js';
 import { normaliseTls } from './tls.js';
 
 /** The default ICMP types of a rule with protocol icmp that lists neither types nor codes (D14). */
 const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
+/** The same for ICMPv6: the messages that must not be dropped in transit (RFC 4890, 4.3.1). */
+const COMMON_ICMPV6_TYPES: readonly number[] = [1, 2, 3, 4, 128, 129];
 
 type Placed<T> = { readonly order: number; readonly value: T };
 
@@ -73,8 +75,12 @@ function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
   };
 }
 
-function icmpTypes({ icmp_types: types = NONE, icmp_codes: codes = NONE }: RuleMatchConfig, protocol: number | 'any') {
-  return protocol === IPPROTO.icmp && types.length === 0 && codes.length === 0 ? COMMON_ICMP_TYPES : types;
+function icmpTypes(match: RuleMatchConfig, protocol: number | 'any'): readonly number[] {
+  const { proto, icmp_types: types = NONE, icmp_codes: codes = NONE } = match;
+  if (types.length > 0 || codes.length > 0) return types;
+  if (protocol === IPPROTO.icmp) return COMMON_ICMP_TYPES;
+  // The number 58 is also a protocol of IPv4 packets, which have no ICMPv6 types.
+  return protocol === IPPROTO.icmpv6 && typeof proto === 'string' ? COMMON_ICMPV6_TYPES : types;
 }
 
 function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE): readonly Prefix[] {
@@ -86,14 +92,14 @@ function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE
 
 function network(cidr: string): Prefix {
   const parsed = parseCidr(cidr);
-  if (parsed === undefined) throw new RangeError(`normalise a policy: ${cidr} is not an IPv4 network`);
+  if (parsed === undefined) throw new RangeError(`normalise a policy: ${cidr} is not a network`);
   return parsed.prefix;
 }
 
 function host(ip: string): Prefix {
   const address = parseAddress(ip);
-  if (address === undefined) throw new RangeError(`normalise a policy: ${ip} is not an IPv4 address`);
-  return { address, length: 32 };
+  if (address === undefined) throw new RangeError(`normalise a policy: ${ip} is not an address`);
+  return { address, length: bitsOf(address) };
 }
 
 function ranges(specs: RuleMatchConfig['dst_ports'] = NONE): readonly Range[] {

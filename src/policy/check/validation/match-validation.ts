@@ -20,20 +20,31 @@ export function validateMatch(match: Intact<RuleMatchConfig>, at: string, valida
   if (match.tls !== undefined) validateTls(match.tls, `${at}/tls`, validation);
 }
 
-function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems }: Validation): void {
+function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems, context }: Validation): void {
   const protocol = parseProtocol(match.proto);
+  if (protocol === IPPROTO.icmpv6 && typeof match.proto === 'string' && context.ipv6 !== true) {
+    problems.add(`${at}/proto`, 'ipv6_not_enabled', 'This node enforces no IPv6 policies, so it knows no ICMPv6.');
+    return;
+  }
   if (protocol === undefined) {
     const digits = typeof match.proto === 'string' && /^[0-9]+$/.test(match.proto);
     const hint = digits ? `; write the number without quotes: ${match.proto}` : '';
     problems.add(`${at}/proto`, 'invalid_protocol', `A protocol is "tcp", "udp", "icmp", "any" or a number${hint}.`);
   }
-  const icmp = protocol === 'any' || protocol === IPPROTO.icmp || protocol === undefined;
+  const isIcmpv6 = protocol === IPPROTO.icmpv6 && context.ipv6 === true;
+  const icmp = protocol === 'any' || protocol === IPPROTO.icmp || isIcmpv6 || protocol === undefined;
   const typed = isFilled(match.icmp_types) || isFilled(match.icmp_codes);
   if (typed && !icmp) {
     const field = isFilled(match.icmp_types) ? 'icmp_types' : 'icmp_codes';
-    problems.add(`${at}/${field}`, 'icmp_needs_icmp', 'ICMP types and codes need the protocol icmp or any.');
+    problems.add(
+      `${at}/${field}`,
+      'icmp_needs_icmp',
+      context.ipv6 === true
+        ? 'ICMP types and codes need the protocol icmp, icmpv6 or any.'
+        : 'ICMP types and codes need the protocol icmp or any.',
+    );
   }
-  if (typed || protocol === IPPROTO.icmp) {
+  if (typed || protocol === IPPROTO.icmp || isIcmpv6) {
     for (const field of ['src_ports', 'dst_ports'] as const) {
       if (isFilled(match[field])) problems.add(`${at}/${field}`, 'icmp_with_ports', 'An ICMP rule has no ports.');
     }

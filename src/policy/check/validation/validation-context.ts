@@ -38,6 +38,8 @@ export type ValidationContext = {
    * fault.
    */
   readonly parseCertificate: (pem: string) => string | undefined;
+  /** Whether the node enforces IPv6 policies. If not, a document with IPv6 addresses is not valid. */
+  readonly ipv6?: boolean | undefined;
   /**
    * Whether the document comes from the store. The limits of regular expressions, and the check of paths that
    * no request has, do not apply to a stored document: an older version of Weir may have accepted it, and the
