@@ -54,6 +54,7 @@
 #include "path/fast_path.h"
 #include "parse/fragments.h"
 #include "classify/classify_packet.h"
+#include "path/drop_or_pass.h"
 #include "path/ipv6.h"
 #include "inspect/divert_dns.h"
 #include "inspect/splice.h"
