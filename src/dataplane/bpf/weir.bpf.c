@@ -75,6 +75,7 @@
 #include "revert.h"
 #include "upgrade/migrate_flow.h"
 #include "classify/bench.h"
+#include "ipv4/proof_packet.h"
 #include "classify/prove.h"
 #include "ipv4/layout.h"
 

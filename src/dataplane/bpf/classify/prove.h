@@ -13,28 +13,28 @@ struct {
 static long prove_one(__u32 index, const __u32 *word)
 {
 	struct proof_packet *asked = bpf_map_lookup_elem(&proof, &index);
-	struct packet packet = {};
+	PROOF_PACKET(packet);
 	struct image image;
 	__u32 list, near;
 
-	if (!asked)
+	if (!asked || !packet)
 		return 1;
-	packet.source = asked->source;
-	packet.destination = asked->destination;
-	packet.source_port = asked->source_port;
-	packet.destination_port = asked->destination_port;
-	packet.protocol = asked->protocol;
-	packet.icmp_type = asked->icmp_type;
-	packet.icmp_code = asked->icmp_code;
+	packet->source = asked->source;
+	packet->destination = asked->destination;
+	packet->source_port = asked->source_port;
+	packet->destination_port = asked->destination_port;
+	packet->protocol = asked->protocol;
+	packet->icmp_type = asked->icmp_type;
+	packet->icmp_code = asked->icmp_code;
 	image = image_of(slot_of(*word));
 	list = find_list_of(image, asked->source, asked->destination, asked->owner);
-	packet.prefetched.list = list;
-	packet.prefetched.active_word = *word;
-	asked->word = classify_with(&packet, *word, false, WITHOUT_GRANTS);
+	packet->prefetched.list = list;
+	packet->prefetched.active_word = *word;
+	asked->word = classify_with(packet, *word, false, WITHOUT_GRANTS);
 	/* If the fast path gives another verdict word than the full search, set the word to 0. The reference
 	 * evaluator never expects 0, so the proof then fails.
 	 */
-	near = first_blocks_word(image, list, address_class(image.slot, asked->destination), (__u64)asked->source_port << 32 | port_map_key(&packet));
+	near = first_blocks_word(image, list, address_class(image.slot, asked->destination), (__u64)asked->source_port << 32 | port_map_key(packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;

@@ -29,18 +29,21 @@ static __always_inline __u32 slot_of(__u32 active_word)
  */
 static __always_inline __u32 find_list_of(struct image image, address_t source, address_t destination, __u32 owner)
 {
-	struct line *header = image.lines;
-	__u32 index;
+	struct line *header = family_header(image);
+	__u32 source_class, index;
 	__u64 last;
 
-	if (!header || header->words[0] != IMAGE_MAGIC)
+	if (!header || image.lines->words[0] != IMAGE_MAGIC)
 		return 0;
 	if (header->words[HEADER_HAS_NAMES])
 		prefetch_grants(destination);
+	source_class = address_class(image.slot, source);
+	if (!is_class(source_class))
+		return 0;
 	if (owner && header->words[HEADER_BASES] != NONE)
-		index = list_of_owner(image.slot, header->words[HEADER_BASES], address_class(image.slot, source), owner);
+		index = list_of_owner(image.slot, header->words[HEADER_BASES], source_class, owner);
 	else
-		index = search_tree(image, header->words[HEADER_SOURCES], address_class(image.slot, source), NONE);
+		index = search_tree(image, header->words[HEADER_SOURCES], source_class, NONE);
 	prefetch(image, index);
 	if (!header->words[HEADER_BEHIND_LISTS])
 		return index;
@@ -69,7 +72,7 @@ static __always_inline __u32 find_list_of(struct image image, address_t source, 
  */
 static __always_inline __u32 find_list(struct image image, address_t source, address_t destination, __u16 *changes)
 {
-	struct line *header = image.lines;
+	struct line *header = family_header(image);
 	__u64 owner = 0;
 
 	if (header && header->words[HEADER_BASES] != NONE)
@@ -80,8 +83,8 @@ static __always_inline __u32 find_list(struct image image, address_t source, add
 
 /* Returns the lowest verdict word of rule block (part of a rule list) number `block`, without the hostname
  * rules of the block. The bit RULE_BLOCK_NAMED in the result means that the block has hostname rules. If
- * `block` is not below the number of rule blocks, the result is the default verdict word. `keys` is source
- * port << 32 | port-map key.
+ * `block` is not below the number of rule blocks, the result is the default verdict word. Returns 0 if the
+ * program image is damaged. `keys` is source port << 32 | port-map key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination_class,
 				       __u64 keys)
@@ -89,7 +92,7 @@ static __always_inline __u32 find_word(struct image image, __u32 index, __u32 bl
 	__u32 count, tree, wildcard, port_maps, other, word = NO_MATCH;
 	struct line *list = line_at(image, index);
 
-	if (!list)
+	if (!list || !is_class(destination_class))
 		return 0;
 	count = list->words[0] & 0xff;
 	/* Without the barrier, clang replaces the first comparison by a comparison with the constant 7. The

