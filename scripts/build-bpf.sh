@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the datapath to dist/bpf/weir.bpf.o, and the BPF program that reads third-party hooks to
-# dist/bpf/third_party_hooks.bpf.o. Does nothing if weir.bpf.o is newer than all sources and this script.
+# Compiles the datapath to dist/bpf/weir.bpf.o, its part for IPv6 to dist/bpf/weir_ipv6.bpf.o, and the BPF
+# program that reads third-party hooks to dist/bpf/third_party_hooks.bpf.o. Does nothing if weir.bpf.o is
+# newer than all sources and this script.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +22,7 @@ fi
 
 mkdir -p dist/bpf
 # The paths in the objects are relative, so that each folder gives the same bytes.
-for name in third_party_hooks weir; do
+for name in third_party_hooks weir_ipv6 weir; do
   object=dist/bpf/$name.bpf.o
   "$clang" -O2 -g -Wall -Werror -target bpf -mcpu=v3 -ffile-prefix-map="$PWD=." -I"/usr/include/$(uname -m)-linux-gnu" \
     -c "$sources/$name.bpf.c" -o "$object.new"

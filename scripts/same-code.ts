@@ -73,7 +73,11 @@ const scratch = mkdtempSync(join(tmpdir(), 'weir-same-code-'));
 let sections = 0;
 try {
   git('worktree', 'add', '--detach', '--quiet', join(scratch, 'base'), base);
-  for (const name of ['weir', 'third_party_hooks']) {
+  for (const name of ['weir', 'weir_ipv6', 'third_party_hooks']) {
+    if (!before.has(`src/dataplane/bpf/${name}.bpf.c`)) {
+      differences.push(`${name}.bpf.o: only on one side`);
+      continue;
+    }
     const old = sectionsOf(join(scratch, 'base'), name, scratch);
     const fresh = sectionsOf('.', name, scratch);
     for (const section of new Set([...old.keys(), ...fresh.keys()])) {

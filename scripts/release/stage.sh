@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 stage=$1 version=$2
 
-for object in weir third_party_hooks; do
+for object in weir weir_ipv6 third_party_hooks; do
   if [ ! -e "dist/bpf/$object.bpf.o" ]; then
     echo "release: dist/bpf/$object.bpf.o is missing: run npm run setup" >&2
     exit 1

@@ -9,6 +9,7 @@ import { built } from '#threads/built-file.js';
 import { lacksModuleBtf } from './kernel-functions.js';
 
 export const builtObject = built('bpf/weir.bpf.o');
+export const builtIpv6Object = built('bpf/weir_ipv6.bpf.o');
 /**
  * Path of the compiled BPF object that lists third-party hooks (hooks of other software that forwarded
  * packets pass).
