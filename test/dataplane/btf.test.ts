@@ -21,15 +21,25 @@ import {
   VITALS_BYTES,
   VITALS_OFFSETS,
 } from '#dataplane/abi/hit.js';
-import { PROOF_PACKET, PROOF_PACKET_BYTES } from '#dataplane/abi/proof-packet.js';
+import {
+  IPV6_PROOF_PACKET,
+  IPV6_PROOF_PACKET_BYTES,
+  PROOF_PACKET,
+  PROOF_PACKET_BYTES,
+} from '#dataplane/abi/proof-packet.js';
 import { REVERT_BYTES, REVERT_OFFSETS, REVERT_REQUEST_BYTES, REVERT_REQUEST_OFFSETS } from '#dataplane/abi/revert.js';
-import { SETTINGS_BYTES, SETTINGS_OFFSETS } from '#dataplane/abi/settings.js';
+import {
+  IPV6_SETTINGS_BYTES,
+  IPV6_SETTINGS_OFFSETS,
+  SETTINGS_BYTES,
+  SETTINGS_OFFSETS,
+} from '#dataplane/abi/settings.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/attach/interfaces/port-table.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
-import { builtObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
+import { builtIpv6Object, builtObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
 import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
   ENDS,
@@ -200,6 +210,14 @@ test('REVERT_OFFSETS and REVERT_REQUEST_OFFSETS equal the layouts of struct reve
 test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', () => {
   const { size, offsets } = struct('proof_packet');
   expect([size, offsets]).toEqual([PROOF_PACKET_BYTES, PROOF_PACKET]);
+});
+
+test('IPV6_SETTINGS_OFFSETS and IPV6_PROOF_PACKET equal the layouts of struct settings and struct proof_packet in the BPF object of IPv6', () => {
+  const ofIpv6 = typesOf(builtIpv6Object);
+  expect([struct('settings', ofIpv6), struct('proof_packet', ofIpv6)]).toEqual([
+    { size: IPV6_SETTINGS_BYTES, offsets: IPV6_SETTINGS_OFFSETS },
+    { size: IPV6_PROOF_PACKET_BYTES, offsets: IPV6_PROOF_PACKET },
+  ]);
 });
 
 test('the numbers of verdicts, reverse path modes, priorities, drop reasons, flow states and counters equal the enums in the BPF object', () => {

@@ -37,8 +37,8 @@ export type Proof = {
  */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
-/** The number of 32-bit numbers of an address. */
-const ADDRESS_CELLS: Readonly<Record<Family, number>> = { ipv4: 1, ipv6: 4 };
+/** The number of 32-bit numbers of an address; the highest bits are in the first. */
+export const ADDRESS_CELLS: Readonly<Record<Family, number>> = { ipv4: 1, ipv6: 4 };
 
 /**
  * The number of 32-bit numbers of a packet: the source, the destination, the ports, the protocol with ICMP

@@ -7,7 +7,7 @@ import {
   TICK_NS,
 } from '#contracts/datapath/datapath-numbers.js';
 import { type FlowTimeouts, MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Family, Prefix } from '#contracts/policy/policy-model.js';
 import { mask } from '#policy/model/ip-address.js';
 import { setShift } from './flow.js';
 
@@ -121,6 +121,49 @@ export const SETTINGS_OFFSETS = {
 } as const;
 export const SETTINGS_BYTES = 280;
 
+/** Like `SETTINGS_OFFSETS`, for the BPF object of IPv6, which has addresses of 16 bytes. */
+export const IPV6_SETTINGS_OFFSETS = {
+  slot_lines: 0,
+  mark_mask: 4,
+  guard_bit: 8,
+  exempt_bit: 12,
+  nat_bit: 16,
+  reverse_path: 20,
+  rank_capacity: 24,
+  hit_capacity: 28,
+  flow_seed: 32,
+  deny_events: 36,
+  flow_events: 40,
+  timeouts: 44,
+  plane_address: 112,
+  plane_port: 128,
+  share_scale: 132,
+  translated_prefixes: 136,
+  share_from: 140,
+  translated: 144,
+  pass_non_ipv4: 656,
+  police_local: 657,
+  classify_all: 658,
+  trace_word: 659,
+  direct: 660,
+  fib_flags: 661,
+  hands_over: 662,
+  flow_shift: 663,
+  divert_dns: 664,
+  copies_routes: 665,
+  reads_conntrack: 666,
+  pass_without_policy: 667,
+  pass_ipv6: 668,
+  keep_tcp_ms: 672,
+  keep_udp_ms: 676,
+} as const;
+export const IPV6_SETTINGS_BYTES = 680;
+
+const LAYOUTS: Readonly<Record<Family, { offsets: Record<keyof typeof SETTINGS_OFFSETS, number>; bytes: number }>> = {
+  ipv4: { offsets: SETTINGS_OFFSETS, bytes: SETTINGS_BYTES },
+  ipv6: { offsets: IPV6_SETTINGS_OFFSETS, bytes: IPV6_SETTINGS_BYTES },
+};
+
 /**
  * Returns the lowest bit of the mark mask. The guard (Weir's nftables rules) accepts forwarded packets that
  * have this bit in their mark.
@@ -158,56 +201,61 @@ export function upstreamBits(markMask: number): number {
   return (exemptBit(markMask) | natBit(markMask)) >>> 0;
 }
 
-export function encodeSettings(settings: Settings): Uint8Array {
-  const bytes = new Uint8Array(SETTINGS_BYTES);
+/**
+ * Returns the settings in the layout of the BPF object of a family. The object of IPv6 has no service plane
+ * and no translated addresses, because those of `settings` are addresses of IPv4.
+ */
+export function encodeSettings(settings: Settings, family: Family = 'ipv4'): Uint8Array {
+  const { offsets, bytes: size } = LAYOUTS[family];
+  const bytes = new Uint8Array(size);
   const view = new DataView(bytes.buffer);
   const set = (offset: number, value: number): void => view.setUint32(offset, value, true);
   const flag = (offset: number, value: boolean): void => view.setUint8(offset, value ? 1 : 0);
-  set(SETTINGS_OFFSETS.slot_lines, settings.slotLines);
-  set(SETTINGS_OFFSETS.mark_mask, settings.markMask);
-  set(SETTINGS_OFFSETS.guard_bit, guardBit(settings.markMask));
-  set(SETTINGS_OFFSETS.exempt_bit, exemptBit(settings.markMask));
-  set(SETTINGS_OFFSETS.nat_bit, natBit(settings.markMask));
-  set(SETTINGS_OFFSETS.reverse_path, REVERSE_PATH[settings.reversePath]);
-  set(SETTINGS_OFFSETS.rank_capacity, settings.rankCapacity);
-  set(SETTINGS_OFFSETS.hit_capacity, settings.hitCapacity);
-  set(SETTINGS_OFFSETS.flow_seed, settings.flowSeed);
-  set(SETTINGS_OFFSETS.deny_events, settings.denyEvents);
-  set(SETTINGS_OFFSETS.flow_events, settings.flowEvents);
+  set(offsets.slot_lines, settings.slotLines);
+  set(offsets.mark_mask, settings.markMask);
+  set(offsets.guard_bit, guardBit(settings.markMask));
+  set(offsets.exempt_bit, exemptBit(settings.markMask));
+  set(offsets.nat_bit, natBit(settings.markMask));
+  set(offsets.reverse_path, REVERSE_PATH[settings.reversePath]);
+  set(offsets.rank_capacity, settings.rankCapacity);
+  set(offsets.hit_capacity, settings.hitCapacity);
+  set(offsets.flow_seed, settings.flowSeed);
+  set(offsets.deny_events, settings.denyEvents);
+  set(offsets.flow_events, settings.flowEvents);
   for (const [name, ms] of Object.entries(settings.timeoutsMs)) {
     const state = FLOW_STATE[name as FlowState];
     if (state >= FLOW_STATES) throw new RangeError(`encode the datapath settings: there is no flow state ${state}`);
-    set(SETTINGS_OFFSETS.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
+    set(offsets.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
   }
-  set(SETTINGS_OFFSETS.plane_address, settings.servicePlane?.address ?? 0);
-  set(SETTINGS_OFFSETS.plane_port, settings.servicePlane?.port ?? 0);
-  set(SETTINGS_OFFSETS.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
-  set(SETTINGS_OFFSETS.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
-  flag(SETTINGS_OFFSETS.pass_ipv6, settings.passIpv6);
-  flag(SETTINGS_OFFSETS.pass_non_ipv4, settings.passNonIpv4);
-  flag(SETTINGS_OFFSETS.pass_without_policy, settings.passWithoutPolicy === true);
-  flag(SETTINGS_OFFSETS.police_local, settings.policeLocal);
-  flag(SETTINGS_OFFSETS.classify_all, settings.classifyAll);
-  flag(SETTINGS_OFFSETS.trace_word, settings.traceWord);
-  flag(SETTINGS_OFFSETS.direct, settings.direct);
-  view.setUint8(SETTINGS_OFFSETS.fib_flags, settings.fibFlags);
-  flag(SETTINGS_OFFSETS.hands_over, settings.handsOver === true);
-  flag(SETTINGS_OFFSETS.divert_dns, settings.divertDns ?? false);
-  flag(SETTINGS_OFFSETS.copies_routes, settings.copiesRoutes ?? false);
-  const translated = settings.translated ?? [];
+  const { servicePlane, translated = [] } = family === 'ipv4' ? settings : {};
+  set(offsets.plane_address, servicePlane?.address ?? 0);
+  set(offsets.plane_port, servicePlane?.port ?? 0);
+  set(offsets.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
+  set(offsets.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
+  flag(offsets.pass_ipv6, settings.passIpv6);
+  flag(offsets.pass_non_ipv4, settings.passNonIpv4);
+  flag(offsets.pass_without_policy, settings.passWithoutPolicy === true);
+  flag(offsets.police_local, settings.policeLocal);
+  flag(offsets.classify_all, settings.classifyAll);
+  flag(offsets.trace_word, settings.traceWord);
+  flag(offsets.direct, settings.direct);
+  view.setUint8(offsets.fib_flags, settings.fibFlags);
+  flag(offsets.hands_over, settings.handsOver === true);
+  flag(offsets.divert_dns, settings.divertDns ?? false);
+  flag(offsets.copies_routes, settings.copiesRoutes ?? false);
   if (translated.length > MAX_TRANSLATED)
     throw new RangeError(
       `encode the datapath settings: ${translated.length} ranges of translated addresses are more than ${MAX_TRANSLATED}`,
     );
-  set(SETTINGS_OFFSETS.translated_prefixes, translated.length);
+  set(offsets.translated_prefixes, translated.length);
   for (const [index, { address, length }] of translated.entries()) {
-    set(SETTINGS_OFFSETS.translated + 8 * index, address);
-    set(SETTINGS_OFFSETS.translated + 8 * index + 4, mask(0xffff_ffff, length));
+    set(offsets.translated + 8 * index, address);
+    set(offsets.translated + 8 * index + 4, mask(0xffff_ffff, length));
   }
-  flag(SETTINGS_OFFSETS.reads_conntrack, settings.readsConntrack ?? false);
-  set(SETTINGS_OFFSETS.keep_tcp_ms, settings.keepMs?.tcp ?? 0);
-  set(SETTINGS_OFFSETS.keep_udp_ms, settings.keepMs?.udp ?? 0);
-  view.setUint8(SETTINGS_OFFSETS.flow_shift, setShift(settings.flowCapacity));
+  flag(offsets.reads_conntrack, settings.readsConntrack ?? false);
+  set(offsets.keep_tcp_ms, settings.keepMs?.tcp ?? 0);
+  set(offsets.keep_udp_ms, settings.keepMs?.udp ?? 0);
+  view.setUint8(offsets.flow_shift, setShift(settings.flowCapacity));
   return bytes;
 }
 

@@ -1,6 +1,7 @@
 import { u32At } from '#arrays/read.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { Btf, type StructLayout } from '#dataplane/abi/btf.js';
-import { encodeSettings, SETTINGS_BYTES, type Settings } from '#dataplane/abi/settings.js';
+import { encodeSettings, type Settings } from '#dataplane/abi/settings.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check } from '#libc/libc.js';
@@ -71,6 +72,8 @@ const PROGRAMS = [
   'weir_forward',
 ] as const;
 export type ProgramName = (typeof PROGRAMS)[number];
+/** The programs of the datapath in the BPF object of each family. */
+const PROGRAMS_OF: Readonly<Record<Family, readonly ProgramName[]>> = { ipv4: PROGRAMS, ipv6: ['weir_prove'] };
 type ThirdPartyProgramName = 'weir_others';
 
 export type MapShape = Readonly<Record<'type' | 'keySize' | 'valueSize' | 'maxEntries', number>>;
@@ -92,7 +95,11 @@ export class BpfObject {
   readonly #layouts = new Map<MapName, MapLayouts>();
   readonly #options = new Uint8Array(OPEN_OPTIONS.size);
 
-  constructor(readonly path: string) {
+  /** `family`: the IP family of an object of the datapath. */
+  constructor(
+    readonly path: string,
+    readonly family: Family = 'ipv4',
+  ) {
     const view = new DataView(this.#options.buffer);
     view.setBigUint64(0, BigInt(OPEN_OPTIONS.size), true);
     view.setBigUint64(OPEN_OPTIONS.logBuffer, addressOf(this.#log), true);
@@ -147,12 +154,13 @@ export class BpfObject {
   configure(settings: Settings): void {
     const size = new BigUint64Array(1);
     const value = libbpf().bpf_map__initial_value(this.#map('.rodata.settings'), size);
-    if (value === null || size[0] !== BigInt(SETTINGS_BYTES)) {
+    const encoded = encodeSettings(settings, this.family);
+    if (value === null || size[0] !== BigInt(encoded.length)) {
       throw new Error(
         `load ${this.path}: the BPF object belongs to another build of Weir, because its settings have ${size[0]} bytes`,
       );
     }
-    new Uint8Array(memoryAt(value, SETTINGS_BYTES)).set(encodeSettings(settings));
+    new Uint8Array(memoryAt(value, encoded.length)).set(encoded);
   }
 
   /**
@@ -161,10 +169,13 @@ export class BpfObject {
    * section name.
    */
   select(names: readonly ProgramName[]): void {
-    const judge = this.#program('weir_forward');
-    check('set the type of weir_forward', libbpf().bpf_program__set_type(judge, PROGRAM_TYPE_NETFILTER));
-    libbpf().bpf_program__set_expected_attach_type(judge, ATTACH_NETFILTER);
-    for (const name of PROGRAMS) {
+    const programs = PROGRAMS_OF[this.family];
+    if (programs.includes('weir_forward')) {
+      const judge = this.#program('weir_forward');
+      check('set the type of weir_forward', libbpf().bpf_program__set_type(judge, PROGRAM_TYPE_NETFILTER));
+      libbpf().bpf_program__set_expected_attach_type(judge, ATTACH_NETFILTER);
+    }
+    for (const name of programs) {
       const isLoaded = names.includes(name);
       check(`choose whether ${name} is loaded`, libbpf().bpf_program__set_autoload(this.#program(name), isLoaded));
     }
