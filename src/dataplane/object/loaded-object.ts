@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { constants } from 'node:os';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
 import { flowSets, flowSlots } from '#dataplane/abi/flow.js';
 import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
@@ -10,7 +11,14 @@ import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js'
 import { Slots } from '#dataplane/activate/slots.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
 import { MappedGrants } from '#dataplane/grants/mapped-grants.js';
-import { BpfObject, MAPS, type MapDescription, type MapName, type ProgramName } from '#dataplane/loader/bpf-object.js';
+import {
+  BpfObject,
+  builtIpv6Object,
+  MAPS,
+  type MapDescription,
+  type MapName,
+  type ProgramName,
+} from '#dataplane/loader/bpf-object.js';
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
 import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
@@ -36,10 +44,25 @@ const PROGRAMS_OF_EACH: readonly ProgramName[] = [
   'weir_join',
   'weir_see_routes',
 ];
+/**
+ * The maps that the BPF object of IPv6 shares with that of IPv4: the policies, with the numbers that they
+ * give to hostname patterns and selectors, and the word that puts one in force. So one flip is for both
+ * families.
+ */
+const SHARED_BY_FAMILIES: readonly MapName[] = [
+  'program',
+  'active',
+  'patterns',
+  'third_names',
+  'member_sets',
+  'third_indexes',
+];
 const MIGRATING: readonly ProgramName[] = ['weir_migrate_count', 'weir_migrate_flow'];
 
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
   readonly objectPath: string;
+  /** The IP family of the BPF object; IPv4 if undefined. */
+  readonly family?: Family;
   readonly grantCapacity: number;
   /** Number of program slots (`SLOT_COUNT`); the usual number if undefined. */
   readonly slotCount?: number;
@@ -159,6 +182,32 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
   }
 }
 
+/** The BPF object of IPv6 that is loaded into the kernel. Not closed by `close` of the object of IPv4. */
+export type LoadedIpv6Object = { readonly object: BpfObject; readonly prover: Prover; close(): void };
+
+/** Loads the BPF object of IPv6. It classifies by the policies in the program slots of the object of IPv4. */
+export function loadIpv6Object(
+  { options, object: ipv4 }: Pick<LoadedObject, 'options' | 'object'>,
+  objectPath = builtIpv6Object,
+): LoadedIpv6Object {
+  const ofIpv6: ObjectOptions = { ...options, objectPath, family: 'ipv6' };
+  const object = loadPrograms(ofIpv6, mapsOf(ipv4, SHARED_BY_FAMILIES), ['weir_prove']);
+  try {
+    const prover = new Prover(object);
+    return {
+      object,
+      prover,
+      close: () => {
+        prover.unmap();
+        object.close();
+      },
+    };
+  } catch (error) {
+    object.close();
+    throw error;
+  }
+}
+
 /**
  * Loads these programs of the BPF object into the kernel. They use the maps in `reused`, and new maps in
  * place of all others. Does not map the maps into the memory of this process.
@@ -217,7 +266,7 @@ function withVitals<T>(fd: number, use: (words: Uint32Array) => T): T {
 }
 
 function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
-  const object = new BpfObject(options.objectPath);
+  const object = new BpfObject(options.objectPath, options.family);
   try {
     object.resizeValues('program', options.slotLines * LINE_BYTES);
     object.resize('flows', flowSlots(options.flowCapacity));

@@ -22,21 +22,7 @@ export function walkImage(
     touched.add(index);
     return words.subarray(index * LINE_WORDS, (index + 1) * LINE_WORDS);
   };
-  const count = (keys: Uint32Array, x: number): number => keys.filter((key) => key <= x).length;
-  const search = (ref: number, x: number): number => {
-    let index = ref >>> 3;
-    if ((ref & 7) >= 6) {
-      const half = line(index).subarray((ref & 1) * 8);
-      return half[4 + ((count(half.subarray(0, 4), x) - 1) & 3)] ?? 0;
-    }
-    for (let depth = ref & 7; depth > 0; depth--) {
-      const inner = line(index);
-      const [first = 0] = inner;
-      index = (first >>> 4) + Math.min(count(inner.subarray(1), x), first & 15);
-    }
-    const bottom = line(index);
-    return bottom[8 + ((count(bottom.subarray(0, 8), x) - 1) & 7)] ?? 0;
-  };
+  const search = (ref: number, x: number): number => words[placeOf(line, ref, x)] ?? 0;
   const key = portMapKey(
     packet.protocol,
     isIcmp(packet.protocol) ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort,
@@ -65,6 +51,39 @@ export function walkImage(
     if (best !== NO_MATCH) return best;
   }
   return defaultWord;
+}
+
+/**
+ * Returns the index in the image of the value that the tree `ref` has for `x`. `line` returns a cache line of
+ * the image.
+ */
+function placeOf(line: (index: number) => Uint32Array, ref: number, x: number): number {
+  const count = (keys: Uint32Array): number => keys.filter((key) => key <= x).length;
+  let index = ref >>> 3;
+  if ((ref & 7) >= 6) {
+    const half = (ref & 1) * 8;
+    return index * LINE_WORDS + half + 4 + ((count(line(index).subarray(half, half + 4)) - 1) & 3);
+  }
+  for (let depth = ref & 7; depth > 0; depth--) {
+    const inner = line(index);
+    const [first = 0] = inner;
+    index = (first >>> 4) + Math.min(count(inner.subarray(1)), first & 15);
+  }
+  return index * LINE_WORDS + 8 + ((count(line(index).subarray(0, 8)) - 1) & 7);
+}
+
+/** Returns the indexes in the image of the values that a search for the class of an IPv6 address reads. */
+export function classPlaces({ words }: Image, address: bigint): number[] {
+  const line = (index: number): Uint32Array => words.subarray(index * LINE_WORDS, (index + 1) * LINE_WORDS);
+  const places: number[] = [];
+  let found = NEXT_WORD + (line(words[HEADER.ipv6] ?? 0)[IPV6_HEADER.classes] ?? 0);
+  for (const word of wordsOf(address)) {
+    if (found < NEXT_WORD) break;
+    const place = placeOf(line, found - NEXT_WORD, word);
+    places.push(place);
+    found = words[place] ?? 0;
+  }
+  return places;
 }
 
 /** Returns the header for the family of the packet, and the keys of its addresses in the trees. */
