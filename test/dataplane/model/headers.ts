@@ -1,15 +1,15 @@
 import type { DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 
 export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
 
 /**
- * The parsed headers of an IPv4 packet. Ports are 0 for a protocol without ports. `unit` is the fragment
- * offset in units of 8 bytes.
+ * The parsed headers of an IP packet, by default of IPv4. Ports are 0 for a protocol without ports. `unit`
+ * is the fragment offset in units of 8 bytes.
  */
-export type Headers = {
-  readonly source: number;
-  readonly destination: number;
+export type Headers<A extends Address = number> = {
+  readonly source: A;
+  readonly destination: A;
   readonly protocol: number;
   sourcePort: number;
   destinationPort: number;
@@ -25,7 +25,10 @@ export type Headers = {
   readonly part: 'whole' | 'first' | 'later';
   readonly more: boolean;
   readonly unit: number;
-  /** Offset of the IPv4 payload in the frame, in bytes. `contentBytes` is the length of this payload. */
+  /**
+   * Offset of the payload of the IP header in the frame, in bytes. `contentBytes` is the length of this
+   * payload.
+   */
   readonly content: number;
   readonly contentBytes: number;
 };
@@ -36,10 +39,10 @@ const LEAST_HEADER: Readonly<Record<number, number>> = {
   [IPPROTO.tcp]: 20,
   [IPPROTO.udp]: 8,
   [IPPROTO.udplite]: 8,
-  [IPPROTO.icmp]: 8,
   [IPPROTO.dccp]: 12,
   [IPPROTO.sctp]: 12,
 };
+const LEAST_ICMP = 8;
 const [FIN, SYN, RST, ACK] = [1, 2, 4, 16];
 
 /**
@@ -84,13 +87,22 @@ export function readHeaders(frame: DataView, length: number, merged: boolean): H
   return wrong ?? wrongOption(frame, ETHERNET + 20, headerBytes - 20) ?? headers;
 }
 
-function readTransport(frame: DataView, headers: Headers, merged: boolean): DropReason | undefined {
+/**
+ * Reads the header after the IP header into `headers`. `icmp`: the number of the protocol ICMP in the IP
+ * header. Returns the drop reason of a wrong header.
+ */
+export function readTransport(
+  frame: DataView,
+  headers: Headers<Address>,
+  merged: boolean,
+  icmp: number = IPPROTO.icmp,
+): DropReason | undefined {
   const { protocol, content: at, contentBytes } = headers;
-  const least = LEAST_HEADER[protocol];
+  const least = protocol === icmp ? LEAST_ICMP : LEAST_HEADER[protocol];
   if (least === undefined) return undefined;
   const tooShort = headers.part === 'first' ? 'fragment_tiny' : 'malformed';
   if (contentBytes < least) return tooShort;
-  if (protocol === IPPROTO.icmp) {
+  if (protocol === icmp) {
     headers.icmpType = frame.getUint8(at);
     headers.icmpCode = frame.getUint8(at + 1);
     headers.icmpId = frame.getUint16(at + 4);
