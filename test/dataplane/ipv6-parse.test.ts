@@ -14,7 +14,7 @@ import type { DropReason, Headers } from './model/headers.js';
 import { readIpv6Headers } from './model/ipv6-headers.js';
 
 const seed = seedOf(8_200);
-const FRAMES = Number(process.env.WEIR_FRAMES ?? 200_000);
+const FRAMES = Number(process.env.WEIR_FRAMES ?? 50_000);
 
 const ETHERNET = 14;
 const HEADER = 40;

@@ -20,7 +20,7 @@ import { type Loaded, loadForTest } from './loaded.js';
 import { classPlaces } from './program/image-walk.js';
 
 const seed = seedOf(61_061);
-const POLICIES = Number(process.env.WEIR_POLICIES ?? 120);
+const POLICIES = Number(process.env.WEIR_POLICIES ?? 100);
 const PACKETS = 1_000;
 const SLOT_LINES = 65_536;
 const NONE = 0xffff_ffff;
