@@ -52,8 +52,6 @@ const shared = [
 /** Four test files use nine tenths of two processors: a file waits a part of its time. */
 const WAITING_WORKERS = 4;
 const TIMED_WORKERS = 3;
-/** Tests of whole nodes wait longer: for deadlines, and for processes that start. */
-const MACHINE_WORKERS = 5;
 
 const suite: ViteUserConfig = {
   test: {
@@ -87,7 +85,7 @@ const suite: ViteUserConfig = {
         test: {
           ...builtCode.test,
           name: 'machine',
-          maxWorkers: MACHINE_WORKERS,
+          maxWorkers: WAITING_WORKERS,
           include: machine,
           exclude: timed,
           sequence: { groupOrder: 1 },
