@@ -6,7 +6,7 @@ import { Random, seedOf } from '#test/seed.js';
 import { checkPair } from './check-comparison.js';
 import { edited, randomPolicy } from './edits.js';
 
-const PAIRS = Number(process.env.WEIR_PAIRS ?? 120);
+const PAIRS = Number(process.env.WEIR_PAIRS ?? 250);
 
 const CASES: readonly { readonly space: AddressSpace; readonly families: readonly Family[]; readonly text: string }[] =
   [

@@ -15,12 +15,18 @@ beforeEach(() => {
   kernel.wantEvents(false);
 });
 
-function play(steps: readonly Step[]): PacketResult[] {
+/** `isWrongReset`: the frame was dropped because of the number of its RST. */
+type Played = PacketResult & { readonly isWrongReset: boolean };
+
+function play(steps: readonly Step[]): Played[] {
   kernel.forget();
+  const wrongResets = () => kernel.counted().drop_tcp_sequence ?? 0;
   return steps.flatMap((step) => {
     if (step.kind !== 'frame') return [];
     kernel.frame.set(step.bytes);
-    return [kernel.runFrame(step.bytes.length, step.mark, step.seen)];
+    const before = wrongResets();
+    const result = kernel.runFrame(step.bytes.length, step.mark, step.seen);
+    return [{ ...result, isWrongReset: wrongResets() > before }];
   });
 }
 
@@ -46,7 +52,12 @@ describe('verdicts for random frames', () => {
     const dropped = kernel.counted();
     kernel.activate(compile(audited));
     const soft = play(steps);
-    const lost = strict.filter(({ returned }, index) => returned === PASSED && soft[index]?.returned === DROPPED);
+    // In audit mode more frames open flows. A RST with a number that such a flow does not expect is dropped.
+    const lost = soft.filter(
+      ({ returned, isWrongReset }, index) =>
+        strict[index]?.returned === PASSED && returned === DROPPED && !isWrongReset,
+    );
+    expect(lost).toEqual([]);
     const { drop_policy_deny = 0, drop_out_of_state: strays = 0, ...others } = dropped;
     expect(drop_policy_deny).toBeGreaterThan(100);
     expect(strays).toBeGreaterThan(10);
@@ -54,8 +65,6 @@ describe('verdicts for random frames', () => {
     const counted = kernel.counted();
     expect(unruled.map((name) => counted[name])).toEqual(unruled.map((name) => others[name]));
     expect(counted).not.toHaveProperty('drop_policy_deny');
-    // In audit mode more frames open flows. A RST with a number that such a flow does not expect is dropped.
-    expect(lost.length).toBeLessThanOrEqual(counted.drop_tcp_sequence ?? 0);
   });
 });
 
