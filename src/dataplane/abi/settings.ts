@@ -121,43 +121,26 @@ export const SETTINGS_OFFSETS = {
 } as const;
 export const SETTINGS_BYTES = 280;
 
+/** How many bytes longer an address of IPv6 is than an address of IPv4. */
+const LONGER = 12;
+/** Bytes before `plane_address` in the BPF object of IPv6, where an address is aligned to eight bytes. */
+const PADDING = 4;
+/** The numbers of addresses in `translated`: an address and a mask for each of 16 prefixes. */
+const TRANSLATED_ADDRESSES = 32;
+
+/** Returns the offset that a field of `SETTINGS_OFFSETS` has in the BPF object of IPv6. */
+function ipv6Offset(offset: number): number {
+  const { plane_address, translated } = SETTINGS_OFFSETS;
+  if (offset < plane_address) return offset;
+  if (offset === plane_address) return offset + PADDING;
+  return offset + PADDING + LONGER * (offset <= translated ? 1 : 1 + TRANSLATED_ADDRESSES);
+}
+
 /** Like `SETTINGS_OFFSETS`, for the BPF object of IPv6, which has addresses of 16 bytes. */
-export const IPV6_SETTINGS_OFFSETS = {
-  slot_lines: 0,
-  mark_mask: 4,
-  guard_bit: 8,
-  exempt_bit: 12,
-  nat_bit: 16,
-  reverse_path: 20,
-  rank_capacity: 24,
-  hit_capacity: 28,
-  flow_seed: 32,
-  deny_events: 36,
-  flow_events: 40,
-  timeouts: 44,
-  plane_address: 112,
-  plane_port: 128,
-  share_scale: 132,
-  translated_prefixes: 136,
-  share_from: 140,
-  translated: 144,
-  pass_non_ipv4: 656,
-  police_local: 657,
-  classify_all: 658,
-  trace_word: 659,
-  direct: 660,
-  fib_flags: 661,
-  hands_over: 662,
-  flow_shift: 663,
-  divert_dns: 664,
-  copies_routes: 665,
-  reads_conntrack: 666,
-  pass_without_policy: 667,
-  pass_ipv6: 668,
-  keep_tcp_ms: 672,
-  keep_udp_ms: 676,
-} as const;
-export const IPV6_SETTINGS_BYTES = 680;
+export const IPV6_SETTINGS_OFFSETS = Object.fromEntries(
+  Object.entries(SETTINGS_OFFSETS).map(([name, offset]) => [name, ipv6Offset(offset)]),
+) as Record<keyof typeof SETTINGS_OFFSETS, number>;
+export const IPV6_SETTINGS_BYTES = ipv6Offset(SETTINGS_BYTES);
 
 const LAYOUTS: Readonly<Record<Family, { offsets: Record<keyof typeof SETTINGS_OFFSETS, number>; bytes: number }>> = {
   ipv4: { offsets: SETTINGS_OFFSETS, bytes: SETTINGS_BYTES },
