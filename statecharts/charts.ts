@@ -16,7 +16,7 @@ import { supervisedPartChart } from './supervised-part.chart.js';
 import { swapChart } from './swap.chart.js';
 import { writeChart } from './write.chart.js';
 
-/** All statecharts. The key is the name of the chart's page in `docs/statecharts/`. */
+/** All statecharts. The key is the name of the page of the chart in `docs/statecharts/`. */
 export const CHARTS: Readonly<Record<string, AnyStateMachine>> = {
   node: nodeChart,
   policy: policyChart,

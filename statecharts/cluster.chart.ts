@@ -39,7 +39,10 @@ export type ClusterEvent =
   | { readonly type: 'replica.contradicted'; readonly reason: string }
   /** etcd has no cluster below the prefix yet. */
   | { readonly type: 'replica.uncreated' }
-  /** The replica cannot be written to the disk of this node, or all its changes are written again. */
+  /**
+   * The replica (local copy of the keys in etcd) cannot be written to the disk of this node, or all its
+   * changes are written again.
+   */
   | { readonly type: 'replica.unkept'; readonly reason: string }
   | { readonly type: 'replica.kept' };
 
@@ -121,7 +124,7 @@ const cluster = setup({
   },
 });
 
-/** Returns the texts for the readiness report of all parts except `part`. */
+/** Returns the texts for the readiness report of all parts of the cluster connection except `part`. */
 function without(troubles: Troubles, part: keyof Troubles): Troubles {
   const { [part]: _, ...others } = troubles;
   return others;
@@ -146,8 +149,9 @@ const lostBriefly = {
 } as const;
 
 /**
- * The chart of a node in a cluster. The region `membership` reports the check `cluster`, and `replication`
- * the check `policy_replication`. The node enforces its policy in each state, also without etcd.
+ * The statechart of a node in a cluster. Its parallel region `membership` reports the readiness check
+ * `cluster`, and the region `replication` reports `policy_replication`. The node enforces its policy in each
+ * state, also without etcd.
  */
 export const clusterChart = cluster.createMachine({
   id: 'cluster',

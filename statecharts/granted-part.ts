@@ -5,9 +5,10 @@ import { codeOf, notProvided, sentenceOf } from './failure.js';
 import { type PartName, reports, type Troubles } from './readiness.js';
 
 /**
- * The states that the charts of the DNS proxy and of the service plane have in common. In this file, "the
- * part" is the DNS proxy or the service plane. The part listens in threads, decides by the policy in force,
- * and uses the grants of the datapath. A node need not have the part.
+ * The states that the statecharts of the DNS proxy and of the service plane (TLS and HTTP inspection) have in
+ * common. In this file, "the part" is one of these two. The part listens in threads, decides by the policy in
+ * force, and uses the addresses that the datapath has learned from DNS (grants). A node need not have the
+ * part.
  */
 
 export type GrantedInput = {
@@ -48,11 +49,14 @@ export const initialContext = <Input extends GrantedInput>(
 
 export const GRANTED_ACTORS = {
   /**
-   * Starts the threads of the DNS proxy or service plane and makes them listen. Before that, closes the
-   * threads and sockets that an earlier call has opened.
+   * Starts the threads of the DNS proxy or service plane (TLS and HTTP inspection) and makes them listen.
+   * Before that, closes the threads and sockets that an earlier call has opened.
    */
   open: fromPromise<void>(notProvided('open')),
-  /** Connects the threads of the DNS proxy or service plane to the grants of the datapath. */
+  /**
+   * Connects the threads of the DNS proxy or service plane (TLS and HTTP inspection) to the grants of the
+   * datapath.
+   */
   connectGrants: fromPromise<void>(notProvided('connectGrants')),
   /** Resolves when an IP address or an interface of the node has changed. */
   addressChange: fromPromise<void>(notProvided('addressChange')),
@@ -164,22 +168,37 @@ type Own<
       string
     >
   >;
-  /** The action that stores the activated policy in the context. */
+  /** The action that stores which policy is active in the context of the chart. */
   readonly notePolicy: Note;
-  /** The action that makes the threads of the DNS proxy or service plane use the policy in force. */
+  /**
+   * The action that makes the threads of the DNS proxy or service plane (TLS and HTTP inspection) use the
+   * policy in force.
+   */
   readonly use: Use;
-  /** Further event types and their actions, for all states with a configured DNS proxy or service plane. */
+  /**
+   * Further event types and their actions, for all states with a configured DNS proxy or service plane (TLS
+   * and HTTP inspection).
+   */
   readonly facts: F;
-  /** The type of the event that the DNS proxy or service plane sends when its threads died of an error. */
+  /**
+   * The type of the event that the DNS proxy or service plane (TLS and HTTP inspection) sends when its
+   * threads died of an error.
+   */
   readonly died: Died;
-  /** The type of the request with which a reload changes the settings of the DNS proxy or service plane. */
+  /**
+   * The type of the request with which a reload changes the settings of the DNS proxy or service plane (TLS
+   * and HTTP inspection).
+   */
   readonly change: Change;
-  /** Actors that the chart invokes in all states, if the configuration has the DNS proxy or service plane. */
+  /**
+   * Actors that the chart invokes in all states, if the configuration has the DNS proxy or service plane (TLS
+   * and HTTP inspection).
+   */
   readonly watching: Watching;
   /**
-   * The transitions of the state `deciding`, in which the DNS proxy or service plane has a policy, and the
-   * datapath accepts grants (addresses that allowed DNS names resolved to). Their target states are in
-   * `states`.
+   * The transitions of the state `deciding`, in which the DNS proxy or service plane (TLS and HTTP
+   * inspection) has a policy, and the datapath accepts grants (addresses that allowed DNS names resolved to).
+   * Their target states are in `states`.
    */
   readonly deciding: Deciding;
   readonly states: States;

@@ -9,23 +9,32 @@ type ReflectorFailure = { readonly reflector: string; readonly reason: string; r
 export type KubernetesContext = KubernetesInput & {
   /** The phase of each reflector, by scope: a reflector lists and watches the objects of one scope. */
   readonly reflectors: Readonly<Record<string, ReflectorPhase>>;
-  /** The time when the integration entered its present state, in ISO 8601; null before the first event. */
+  /**
+   * The time when the integration (a Kubernetes API server) entered its present state, in ISO 8601; null
+   * before the first event.
+   */
   readonly since: string | null;
   /**
    * The time since when the objects in force may be older than the objects on the server; null if they are
    * current.
    */
   readonly staleSince: string | null;
-  /** The latest failure of each reflector since its start. It is kept after the recovery. */
+  /**
+   * The latest failure of each reflector (list and watch of one resource) since its start. It is kept after
+   * the recovery.
+   */
   readonly errors: Readonly<Record<string, ReflectorFailure>>;
   /**
-   * The failure to show: the latest failure of the reflectors whose phase is the present state. If there is
-   * none, the latest failure of all reflectors.
+   * The failure to show: the latest failure of the reflectors (list and watch of one resource) whose phase is
+   * the present state. If there is none, the latest failure of all reflectors.
    */
   readonly lastError: ReflectorFailure | null;
 };
 
-/** The watch of the integration sends these events. `phase` is null if the reflector has ended. */
+/**
+ * The watch of the integration (a Kubernetes API server) sends these events. `phase` is null if the reflector
+ * has ended.
+ */
 export type KubernetesEvent = {
   readonly type: 'reflector.changed';
   readonly name: string;
@@ -34,7 +43,10 @@ export type KubernetesEvent = {
   readonly at: string;
 };
 
-/** From the most to the least severe phase. An integration is as healthy as its worst reflector. */
+/**
+ * From the most to the least severe phase. An integration (a Kubernetes API server) is as healthy as its
+ * worst reflector (list and watch of one resource).
+ */
 const BY_SEVERITY: readonly ReflectorPhase[] = [
   'unauthorized',
   'forbidden',
@@ -45,7 +57,7 @@ const BY_SEVERITY: readonly ReflectorPhase[] = [
   'watching',
 ];
 
-/** The phases of a reflector that is not failing. */
+/** The phases of a reflector (list and watch of one resource) that is not failing. */
 const WORKING: readonly ReflectorPhase[] = ['connecting', 'listing', 'watching'];
 
 function withoutKey<T>(record: Readonly<Record<string, T>>, key: string): Readonly<Record<string, T>> {

@@ -32,7 +32,10 @@ const pending = setup({
     watchLeader: fromCallback<EventObject>(notProvided('watchLeader')),
     /** Waits until the time of the change has passed or its roll-out is decided, and then ends the change. */
     decide: fromPromise<void, NotedChange>(notProvided('decide')),
-    /** Reports the health of this node to the leader, and sends `node.cut_off` if etcd is away for long. */
+    /**
+     * Reports the health of this node to the leader, and sends the event `node.cut_off` if etcd is
+     * unreachable for a long time.
+     */
     report: fromCallback<EventObject, NotedChange>(notProvided('report')),
   },
   actions: {

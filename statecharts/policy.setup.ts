@@ -33,11 +33,11 @@ export type PolicyContext = PolicyInput & {
   readonly restored: CompiledStoredPolicy | null;
   readonly queue: readonly Waiting[];
   readonly current: Waiting | null;
-  /** Whether the activation timeout of the current write has passed. */
+  /** Whether the time limit for the activation of the current policy write has passed. */
   readonly expired: boolean;
   /**
-   * Generation and answer of the current write, if the write is stored but its flip has failed; otherwise
-   * null.
+   * The generation (activation number) and the answer of the current write if the write is stored but could
+   * not be put in force; otherwise null.
    */
   readonly unflipped: { readonly generation: number; readonly outcome: PolicyOutcome } | null;
   /** The newest generation that the cluster has committed; 0 on a single node. */
@@ -250,8 +250,8 @@ export const policySetup = setup({
     restoreBackoff: ({ context }) => backoffMs(context.attempts - 1, 500, 30_000),
     refreshBackoff: ({ context }) => backoffMs(context.refreshAttempts - 1, 500, 30_000),
     /**
-     * If the flip fails after the commit, the answer to the write waits this many milliseconds for the
-     * dataplane to put the policy in force.
+     * If the policy cannot be put in force after the commit, the answer to the write waits this many
+     * milliseconds until the dataplane has done so.
      */
     recoveryTimeout: 10_000,
   },

@@ -29,8 +29,9 @@ export const unstageAnswered = (id: string | null): Published => ({
 type Requested<E extends Exchange> = { readonly event: RequestMessage<E> };
 
 /**
- * Returns transitions that answer every request immediately. `why` is the refusal for a stage request. A
- * flip request is refused as `UNUSABLE`, and an unstage request succeeds.
+ * Returns transitions that answer every request immediately. `why` is the refusal for a request to load a
+ * policy (stage). A request to activate it (flip) is refused as `UNUSABLE`, and a request to discard it
+ * (unstage) succeeds.
  */
 export const answeringAtOnce = (why: Refusal) =>
   ({

@@ -25,8 +25,8 @@ export type ConditionName = (typeof CONDITIONS)[number];
 export type PartName = CheckName | 'performance_mode';
 
 /**
- * A readiness tag of a state: the name of a part and its condition. If a region of a chart reports a part,
- * each of its states must have exactly one tag of that part.
+ * A readiness tag of a statechart state: the name of a part of the node and its condition. If a parallel
+ * region of a chart reports a part, each state of the region must have exactly one tag of that part.
  */
 export type ReadinessTag = `${PartName}:${ConditionName}`;
 

@@ -18,7 +18,10 @@ import {
 import { readinessTypes, reports } from './readiness.js';
 
 export type ServicePlaneInput = GrantedInput & {
-  /** The policy with which the service plane decides connections; null before the first policy. */
+  /**
+   * The policy with which the service plane (TLS and HTTP inspection) decides connections; null before the
+   * first policy.
+   */
   readonly inspection: InspectionImage | null;
 };
 type Faults = {

@@ -14,7 +14,7 @@ export type SupervisedPartContext = SupervisedPartInput & {
   readonly failure: string | null;
   readonly attempts: number;
 };
-/** The part sends `part.failed` and `part.recovered`. */
+/** The events `part.failed` and `part.recovered`, which the part of the node sends. */
 export type SupervisedPartEvent =
   | { readonly type: 'part.failed'; readonly reason: string }
   | { readonly type: 'part.recovered' };

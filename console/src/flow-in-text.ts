@@ -1,4 +1,4 @@
-/** A flow that a person typed or pasted. Absent members are unknown. */
+/** A flow that the user has typed or pasted as text. Members that the text does not contain are absent. */
 export type FlowInText = {
   readonly src?: string;
   readonly dst?: string;
@@ -24,7 +24,8 @@ const SNI = /\b(?:sni|hostname|host)\W{1,3}([a-z0-9-]+(?:\.[a-z0-9-]+)+)\b/i;
 
 /**
  * Reads a flow from any line with two addresses: a kernel or firewall log, a line of `weir wiretap` or
- * tcpdump, JSON, or "10.1.0.7 → 10.2.0.1 tcp/443". Names such as `SRC=` and `dst_port:` win over the order.
+ * tcpdump, JSON, or "10.1.0.7 → 10.2.0.1 tcp/443". Field names such as `SRC=` and `dst_port:` take precedence
+ * over the order of the addresses.
  */
 export function flowInText(text: string): FlowInText {
   // tcpdump writes the port after a fifth dot: "10.1.0.7.51012 > 10.2.0.1.443".

@@ -6,7 +6,8 @@ import { type Credentials, type Session, sessionChart } from './charts/session.c
 import { started } from './charts/signal-of.js';
 
 /**
- * Takes the one-time code of a link of `weir console` out of the address, so that the history keeps no code.
+ * Reads the one-time code of a `weir console` link from the URL, and removes it from the URL, so that the
+ * browser history does not contain the code.
  */
 function takeCode(): Credentials | null {
   const code = new URLSearchParams(location.hash.slice(1)).get('code');
@@ -41,7 +42,10 @@ export const session = {
   state: computed(() => running.snapshot.value.value),
   current: computed(() => running.snapshot.value.context.session),
   reason: computed(() => running.snapshot.value.context.reason),
-  /** Whether the signed-in person may change the node. The node decides; the page only explains. */
+  /**
+   * Whether the signed-in user may change the node. This value only disables buttons: the node itself checks
+   * each request.
+   */
   mayWrite: computed(() => running.snapshot.value.context.session?.role === 'admin'),
   signIn: (credentials: Credentials) => running.actor.send({ type: 'sign_in', credentials }),
   signOut: () => running.actor.send({ type: 'sign_out' }),
@@ -58,7 +62,8 @@ const nodeRunning = started(
           bodyOf(api.GET('/api/v1/stats', { signal: within })),
           bodyOf(api.GET('/api/v1/policy/pending', { signal: within })),
         ]);
-        // The response 503 has the same body: a check fails.
+        // Read the body of the response 503 too: the node sends the same report with 503 if a readiness check
+        // fails.
         const readiness = (ready.data ?? ready.error) as Schemas['Readiness'];
         return { readiness, stats, pending };
       }),
@@ -74,6 +79,6 @@ export const node = {
   report: computed(() => nodeRunning.snapshot.value.context.report),
   reportedAt: computed(() => nodeRunning.snapshot.value.context.reportedAt),
   isSilent: computed(() => nodeRunning.snapshot.value.matches('silent')),
-  /** Asks the node at once, for example after a write. */
+  /** Requests the state of the node at once, for example after a write. */
   changed: () => nodeRunning.actor.send({ type: 'changed' }),
 };

@@ -9,10 +9,10 @@ addEventListener('popstate', () => {
 
 /** The path of the present page below `/console/`, without slashes at its ends; empty for the overview. */
 export const path = computed(() => location$.value.pathname.slice(BASE.length).replace(/\/+$/, ''));
-/** The query of the address. Pages keep in it what a link must restore. */
+/** The query of the URL. It contains the state of a page that a link must restore. */
 export const query = computed(() => location$.value.searchParams);
 
-/** Returns the address of a page, with a query. Undefined and empty values are left out. */
+/** Returns the URL of a page with a query. Omits undefined and empty values. */
 export function addressOf(page: string, values: Readonly<Record<string, string | undefined>> = {}): string {
   const search = new URLSearchParams(
     Object.entries(values).flatMap(([name, value]) => (value === undefined || value === '' ? [] : [[name, value]])),
@@ -20,15 +20,15 @@ export function addressOf(page: string, values: Readonly<Record<string, string |
   return `${BASE}${page}${search === '' ? '' : `?${search}`}`;
 }
 
-/** Shows another page. `replace`: the back button does not return to the present address. */
+/** Opens another page. `replace`: the back button does not return to the present page. */
 export function go(address: string, { replace = false } = {}): void {
   history[replace ? 'replaceState' : 'pushState'](null, '', address);
   location$.value = new URL(location.href);
 }
 
 /**
- * Handles a click on a link to a page of the console. Other links, and clicks with a modifier, reach the
- * browser.
+ * Handles a click on a link to a page of the console. The browser handles other links, and clicks with a
+ * modifier key.
  */
 export function followLink(event: MouseEvent): void {
   const link = (event.target as Element).closest('a');

@@ -1,11 +1,15 @@
 /** Long work as a generator that yields wherever it can be interrupted. */
 export type Steps<T> = Generator<void, T>;
 
-/** The time after which the page can respond. A frame of a screen takes 17 ms. */
+/**
+ * The time in milliseconds after which a long computation pauses, so that the page can respond. A screen
+ * frame takes 17 ms.
+ */
 const SLICE_MS = 24;
 
 /**
- * Does long work in slices, between which the page responds. Throws the reason of `signal` if it is aborted.
+ * Runs a long computation in short slices, so that the page responds between them. Throws the reason of
+ * `signal` if it is aborted.
  */
 export async function inSlices<T>(work: Steps<T>, signal?: AbortSignal): Promise<T> {
   for (let end = performance.now() + SLICE_MS; ; ) {
@@ -18,7 +22,7 @@ export async function inSlices<T>(work: Steps<T>, signal?: AbortSignal): Promise
   }
 }
 
-/** Does long work at once. */
+/** Runs a long computation without pauses. */
 export function finish<T>(work: Steps<T>): T {
   for (;;) {
     const step = work.next();
@@ -26,7 +30,10 @@ export function finish<T>(work: Steps<T>): T {
   }
 }
 
-/** Resolves in a task of its own. A timer would wait for a second in a page that is not visible. */
+/**
+ * Resolves in a new task of the event loop. Does not use a timer, because a browser delays timers by a second
+ * in a page that is not visible.
+ */
 function nextTask(): Promise<void> {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

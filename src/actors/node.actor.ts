@@ -25,7 +25,9 @@ export type NodePorts = {
   readonly dataplane: DataplanePorts | null;
   /** The DNS proxy; null if the configuration has no `dns` section. */
   readonly dns: DnsProxy | null;
-  /** The service plane; null if the configuration has no `service_plane` section. */
+  /**
+   * The service plane (TLS and HTTP inspection); null if the configuration has no `service_plane` section.
+   */
   readonly servicePlane: ServicePlanePorts | null;
   /** The cluster; null if the configuration has no `cluster` section. */
   readonly cluster: Cluster | null;

@@ -14,14 +14,18 @@ import type { PolicyStore } from '#store/store-types.js';
 export type PendingChangePorts = {
   readonly policies: PolicyStore;
   readonly cluster: Cluster | null;
-  /** The health of this node, on which a roll-out depends. */
+  /** Observes the health of this node. A roll-out is reverted if a node becomes unhealthy. */
   readonly health: Pick<CanaryHealth, 'observe'>;
   readonly now: () => Date;
   /**
-   * Whether the node has a dataplane, so that the kernel reverts a change if this process does not in time.
+   * Whether the node has a dataplane. If so, the kernel reverts an unconfirmed change if this process fails
+   * to revert it in time.
    */
   readonly enforced: boolean;
-  /** Resolves when the deadline in the kernel is known, or after a limit; at once without a dataplane. */
+  /**
+   * Resolves when the deadline of the change in the kernel is known, or after a time limit; at once without a
+   * dataplane.
+   */
   readonly kernelSeen: () => Promise<void>;
 };
 type Decision = Pick<ChangeEnd, 'outcome' | 'reason' | 'because'>;
@@ -68,7 +72,8 @@ export function pendingChangeActor(bus: Bus<Message>, ports: PendingChangePorts)
         const decided = await decision(input, signal);
         const end = { ...decided, change: input.change.id, at: now().toISOString(), by: WEIR };
         await policies.settle(end).catch((failure: unknown) => {
-          // The kernel of a single node reverts the change even if the store refuses to end it.
+          // On a single node, return to the former policy even if the store cannot end the change: the kernel
+          // reverts it anyway.
           if (cluster === null) policies.revertHere(input.change.id);
           throw failure;
         });
@@ -88,7 +93,10 @@ export function pendingChangeActor(bus: Bus<Message>, ports: PendingChangePorts)
   });
 }
 
-/** Waits until the deadline of a change on a single node. Resolves with it, in ms of `performance.now()`. */
+/**
+ * Waits for the deadline of an unconfirmed change on a single node. Resolves with the deadline, in
+ * milliseconds of `performance.now()`.
+ */
 function elapsed(policies: PolicyStore, change: PendingChange, signal: AbortSignal): Promise<number> {
   const passed = policies.deadline.pipe(
     switchMap((deadline) => {

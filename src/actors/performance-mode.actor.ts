@@ -13,7 +13,9 @@ const SETTING = RECORDS.performanceMode;
 
 export type PerformanceModePorts = {
   readonly settings: SettingsStore;
-  /** This actor enables the switch if and only if performance mode is enabled. */
+  /**
+   * The switch for datapath events. This actor turns it on if performance mode is enabled, and off otherwise.
+   */
   readonly events: Pick<EventSwitch, 'setEnabled'>;
   readonly now: () => Date;
 };

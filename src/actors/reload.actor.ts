@@ -27,7 +27,7 @@ export type PartSettings = {
 export type ReloadPorts = {
   /** Reads and validates the file, and compares it. Rejects with a `Refused` if the file is not valid. */
   read(request: ReloadRequest): Promise<ReloadPlan>;
-  /** Rejects with a `Refused` if the request may not apply the plan. */
+  /** Checks whether the request may make the changes of the plan. Rejects with a `Refused` if not. */
   validate(plan: ReloadPlan, request: ReloadRequest): Promise<void>;
   /** The settings of the file that was read last, or those of the running configuration. */
   settings(which: 'next' | 'running'): PartSettings;

@@ -6,7 +6,7 @@ import type { Part } from '#statecharts/node.chart.js';
 
 type Recipient = Part | 'node';
 
-/** The actors that receive each type of message. */
+/** For each type of bus message, the actors that receive it. */
 export const ROUTES: Readonly<Record<Message['type'], readonly Recipient[]>> = {
   'policy.write_requested': ['policy'],
   'performance_mode.write_requested': ['performanceMode'],

@@ -16,9 +16,9 @@ export type ServicePlanePorts = {
 };
 
 /**
- * Creates the actor of the service plane: its statechart, which acts on a service plane and connects it to
- * the datapath. `ports` is null if the configuration has no `service_plane` section; the statechart then
- * starts no child actor that needs a plane.
+ * Creates the actor of the service plane (TLS and HTTP inspection): its statechart, which acts on a service
+ * plane and connects it to the datapath. `ports` is null if the configuration has no `service_plane` section;
+ * the statechart then starts no child actor that needs a plane.
  */
 export function servicePlaneActor(bus: Bus<Message>, ports: ServicePlanePorts | null, datapath: Datapath | null) {
   const configured = () => configuredBy('service_plane', ports);

@@ -4,10 +4,10 @@ import type { UnsampledPolicy } from '#policies/write/compiled-policy.js';
 import type { ServicePlane } from '#service-plane/service-plane.js';
 
 /**
- * Returns a function that gives the stored policy to the service plane before the datapath is open. It does
- * so only if the kernel enforces the same policy, with the same generation and image. `found` is the policy
- * that the kernel enforces when the process starts. Only the first call has an effect, because the kernel may
- * enforce another policy later.
+ * Returns a function that gives the stored policy to the service plane (TLS and HTTP inspection) before the
+ * datapath is open. It does so only if the kernel enforces the same policy, with the same generation and
+ * image. `found` is the policy that the kernel enforces when the process starts. Only the first call has an
+ * effect, because the kernel may enforce another policy later.
  */
 export function createWarmStart(
   plane: Pick<ServicePlane, 'accept'>,

@@ -30,7 +30,7 @@ export type ApiLimits = {
    */
   readonly requestsPerWindow: number;
   readonly requestWindowMs: number;
-  /** The limit of invalid tokens from one client address in `failedLoginWindowMs`. */
+  /** The maximum number of invalid tokens from one client address within `failedLoginWindowMs`. */
   readonly failedLoginsPerWindow: number;
   readonly failedLoginWindowMs: number;
 };

@@ -31,7 +31,7 @@ export function textsOf(list: readonly string[]): Texts {
   return { bytes: shared(bytes.subarray(0, end)), ends };
 }
 
-/** The texts from index `from` up to index `to`, which is excluded. */
+/** A range of the texts in a `Texts`: from index `from` up to index `to`, which is excluded. */
 export type TextRun = { readonly texts: Texts; readonly from: number; readonly to: number };
 
 /** Copies several ranges of texts, in order, into one `Texts`. */

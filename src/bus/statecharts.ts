@@ -63,11 +63,13 @@ export type ChartTransition = {
   readonly source: string;
   /** The ids of the states that it enters; empty if it only runs actions. */
   readonly targets: readonly string[];
-  /** The type of the event, in the notation of XState; null if the transition needs no event. */
+  /** The event type, as XState writes it; null if the transition needs no event. */
   readonly event: string | null;
   readonly guard: string | null;
   readonly actions: readonly string[];
-  /** Whether the transition exits its source, and enters it again, although the target is inside. */
+  /**
+   * Whether the transition exits and enters its source state again, although its target is inside that state.
+   */
   readonly reenter: boolean;
 };
 
@@ -78,7 +80,7 @@ export type ChartDefinition = {
   readonly transitions: readonly ChartTransition[];
 };
 
-/** A transition that an actor took, or several that it took in parallel regions at the same time. */
+/** A transition that an actor has taken, or several that it took at the same time in parallel regions. */
 export type StatechartTransition = {
   readonly type: 'transition';
   /** In ISO 8601, UTC. */
@@ -87,13 +89,13 @@ export type StatechartTransition = {
   readonly name: string;
   /** The id of the statechart. */
   readonly chart: string;
-  /** The type of the event that was handled. A transition without an event has the event before it. */
+  /** The type of the event. A transition that needs no event has the type of the event before it. */
   readonly event: string;
   readonly taken: readonly (Pick<ChartTransition, 'source' | 'targets' | 'event' | 'guard'> & {
     /** The position in `ChartDefinition.transitions`. */
     readonly index: number;
   })[];
-  /** The states that are not active any more, or were entered again; `afterMs`: how long each was active. */
+  /** The exited states, also those that were entered again; `afterMs`: how long each was active. */
   readonly exited: readonly { readonly state: string; readonly afterMs: number }[];
   readonly entered: readonly string[];
 };
@@ -117,7 +119,7 @@ export type Statechart = {
    * The latest events of all actors with this name, oldest first, including those of actors that have ended.
    */
   readonly recent: readonly { readonly time: string; readonly event: string; readonly value: unknown }[];
-  /** The latest transitions of the same actors, oldest first. */
+  /** The latest transitions of these actors, oldest first. */
   readonly transitions: readonly StatechartTransition[];
 };
 
@@ -133,8 +135,8 @@ export type Statecharts = {
   /** Returns the latest inspection messages of all actors, the oldest message first. */
   recent(): readonly Inspection[];
   /**
-   * Returns the latest transitions of each actor, also of ended ones; those of one actor are together, the
-   * oldest first.
+   * Returns the latest transitions of each actor, also of actors that have ended, grouped by actor and oldest
+   * first.
    */
   transitions(): readonly StatechartTransition[];
   /**

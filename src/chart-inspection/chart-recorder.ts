@@ -23,8 +23,8 @@ const KEPT = 2_000;
 const KEPT_EVENTS = 100;
 const KEPT_TRANSITIONS = 50;
 /**
- * The maximum number of actor names whose history is kept. Integrations give their names to actors, so there
- * is no other limit.
+ * The maximum number of actor names whose history is kept. Actor names contain the names of Kubernetes
+ * integrations, so their number is not limited otherwise.
  */
 const KEPT_NAMES = 200;
 
@@ -183,8 +183,8 @@ export class ChartRecorder implements Statecharts {
   }
 
   /**
-   * Ignores an actor that has not started: it computes its initial state before it is known, and its first
-   * message contains that state.
+   * Records a transition. Ignores an actor that has not started: its first message contains its initial
+   * state.
    */
   #noteTransition({ actorRef, event, snapshot, _transitions: transitions }: InspectedMicrostepEvent): void {
     const running = this.#running.get((actorRef as Inspected).sessionId);
@@ -216,7 +216,7 @@ export class ChartRecorder implements Statecharts {
     return history;
   }
 
-  /** Removes the oldest history of a name that no running actor has. */
+  /** Removes the oldest history whose actor name no running actor has. */
   #forgetOne(): void {
     const used = new Set([...this.#running.values()].map(({ chart, name }) => `${chart} ${name}`));
     const unused = [...this.#histories.keys()].find((key) => !used.has(key));

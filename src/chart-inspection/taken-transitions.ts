@@ -4,7 +4,7 @@ import { transitionOf, transitionsOf } from './chart-definition.js';
 
 type Change = Pick<StatechartTransition, 'taken' | 'exited' | 'entered'>;
 
-/** The index of each transition of a machine in the definition of its chart. */
+/** Maps each transition of a state machine to its index in the definition of the statechart. */
 const indexes = new WeakMap<AnyStateMachine, ReadonlyMap<AnyTransitionDefinition, number>>();
 
 /** The active states of one actor, and when it entered each of them. */
@@ -21,13 +21,14 @@ export class ActiveStates {
   }
 
   /**
-   * Notes that the actor has taken these transitions, and is now in the states of `snapshot`. Exited and
-   * entered states are in the order of the chart, outer states first.
+   * Records the transitions that the actor has taken to the states of `snapshot`. Returns the exited and
+   * entered states in the order of the chart, outer states first.
    */
   take(transitions: readonly AnyTransitionDefinition[], snapshot: AnyMachineSnapshot, nowMs: number): Change {
     const domains = transitions.flatMap((transition) => domainOf(transition) ?? []);
     const next: ReadonlySet<AnyStateNode> = new Set(snapshot._nodes);
-    // A state that a transition exits and enters again is active before and after.
+    // A state that a transition exits and enters again counts as exited, although it is active before and
+    // after.
     const left = (node: AnyStateNode): boolean => !next.has(node) || domains.some((domain) => isInside(node, domain));
     const exited = inOrder([...this.#nodes].filter(left));
     const isExited = new Set(exited);
@@ -61,7 +62,10 @@ const inOrder = (nodes: readonly AnyStateNode[]): readonly AnyStateNode[] =>
 /** A transition exits the active states inside `state`, and `state` itself if `isSelf`. */
 type Domain = { readonly state: AnyStateNode; readonly isSelf: boolean };
 
-/** Returns the transition domain of SCXML; undefined for a transition without a target: it exits no state. */
+/**
+ * Returns the states that a transition exits (its domain in SCXML); undefined for a transition without a
+ * target, which exits no state.
+ */
 function domainOf({ source, target, reenter }: AnyTransitionDefinition): Domain | undefined {
   if (target === undefined || target.length === 0) return undefined;
   const state = source as AnyStateNode;

@@ -20,8 +20,8 @@ export function storeFailure(operation: string, failure: unknown): unknown {
 }
 
 /**
- * Converts an error of a step before the commit, like `storeFailure`. Such a step changes no policy, whether
- * etcd applied it or not.
+ * Converts an error of etcd to an error of the store, for a step before the commit. Such a step changes no
+ * policy, so the error never has the code `outcome_unknown`. Returns any other error unchanged.
  */
 export function failureBeforeCommit(operation: string, failure: unknown): unknown {
   const converted = storeFailure(operation, failure);

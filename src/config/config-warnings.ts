@@ -1,6 +1,6 @@
 import type { ReadConfig } from './load.js';
 
-/** Returns a sentence for each value that is valid, but probably not meant so. */
+/** Returns a warning for each value that is valid but probably a mistake. */
 export function configWarnings({ config, disclosed }: Pick<ReadConfig, 'config' | 'disclosed'>): string[] {
   // `dataplane.non_ipv4: pass` also passed IPv6 in builds without the key `dataplane.ipv6`.
   if (config.dataplane?.nonIpv4 !== 'pass' || disclosed['dataplane.ipv6']?.from !== 'default') return [];

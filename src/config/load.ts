@@ -208,7 +208,7 @@ function unusableTls(path: readonly string[], tls: ReadFiles | null, source: Sou
   return [refused('key', `${tls.key} is not the key of the certificate in ${tls.cert}`)];
 }
 
-/** `createSecureContext` ignores a CA that it cannot read. */
+/** Checks a CA certificate, because `createSecureContext` silently ignores one that it cannot read. */
 function isCertificate(pem: Buffer): boolean {
   try {
     return new X509Certificate(pem).fingerprint256 !== '';

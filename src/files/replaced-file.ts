@@ -14,7 +14,7 @@ import { dirname } from 'node:path';
 
 const { O_RDONLY, O_DIRECTORY, O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = constants;
 
-/** Without `uid` and `gid`, the file belongs to the user of this process. */
+/** The mode and owner of a new file. Without `uid` and `gid`, the owner is the user of this process. */
 type Owner = { readonly mode: number; readonly uid?: number; readonly gid?: number };
 
 /**
@@ -35,8 +35,8 @@ export function replaceDurably(path: string, text: string, { mode, uid, gid }: O
 }
 
 /**
- * Does the same as `replaceDurably`, but does not block the thread while the disk stores the file. The parts
- * must not change until then. The caller must not replace the same file twice at a time.
+ * Like `replaceDurably`, but does not block the thread while the disk stores the file. The caller must not
+ * change `parts` until the promise resolves, and must not replace the same file twice at the same time.
  */
 export async function replaceDurablyLater(
   path: string,

@@ -12,7 +12,10 @@ export type Listening = {
   readonly name: string;
   readonly server: Api;
   readonly at: ListenAddress;
-  /** The sockets that survive the process; null if the socket of this server does not. */
+  /**
+   * The listening sockets that stay open when the process ends; null if the socket of this server is closed
+   * then.
+   */
   readonly sockets: ListeningSockets | null;
 };
 

@@ -41,7 +41,7 @@ export class FollowedPolicyFiles implements SupervisedPart {
       this.#policy.watch((policy) => told({ policy })),
       this.#assertions.watch((assertions) => {
         if (assertions !== null) return told({ assertions });
-        // The former assertions may have refused the policy of the file.
+        // Write the policy of the file again: the earlier assertions may have refused it.
         this.#policy.begin().then(
           () => told({ assertions, policy: null }),
           (failure: unknown) => told({ assertions, policy: sentenceOf(failure) }),

@@ -44,8 +44,8 @@ const MERGE_MS = 1_000;
 const MERGE_SHARE = 0.2;
 /**
  * After a start, the kernel still enforces the program of the previous process, and this process must read
- * the rule names of that program first. During the first `NAMELESS_MS` milliseconds of the observer,
- * findings from the datapath and the service plane wait for these names.
+ * the rule names of that program first. During the first `NAMELESS_MS` milliseconds of the observer, findings
+ * from the datapath and the service plane (TLS and HTTP inspection) wait for these names.
  */
 const NAMELESS_MS = 5_000;
 
@@ -68,8 +68,8 @@ export class LocalObserver {
   #eventConsumer: EventConsumer | undefined;
   /**
    * Findings that wait for the next merge: DNS denials, audit events, lost DNS lookups, and findings that an
-   * earlier merge did not store. Findings from the datapath and the service plane wait in the two fields
-   * above.
+   * earlier merge did not store. Findings from the datapath and the service plane (TLS and HTTP inspection)
+   * wait in the two fields above.
    */
   readonly #waiting = new PendingFindings('observer');
   #timer: NodeJS.Timeout | undefined;

@@ -17,7 +17,10 @@ import type { FromObserver, ObserverRequests, ToObserver, Wanted } from './obser
 import { Readers, type Sink } from './wiretap/readers.js';
 import type { WiretapFilter } from './wiretap/wiretap-filter.js';
 
-/** For how long a wiretap reader wants earlier messages, and within what time equal ones are one message. */
+/**
+ * For how long before now a wiretap reader receives past messages, and the period within which equal messages
+ * are combined into one.
+ */
 export type WiretapTimes = { readonly replayMs: number; readonly foldMs: number };
 
 export type ObserverEvents = {
@@ -27,7 +30,7 @@ export type ObserverEvents = {
    * code.
    */
   trouble(code: string | null, message: string): void;
-  /** Called when a problem has ended. `code` names this success, for example `findings_stored`. */
+  /** Called when a reported problem has ended. `code` names the success, for example `findings_stored`. */
   relief(code: string, message: string): void;
   /** Returns the pods and nodes that own addresses. Called for each new observer thread. */
   owners(): OwnerChanges;

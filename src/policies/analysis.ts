@@ -13,8 +13,8 @@ import type { ExplainLane } from './explain.js';
 import { runOrRefuse } from './fair-queue.js';
 
 /**
- * A policy that a question names: a draft in singleton form, a stored policy or one of its revisions, or the
- * policy in force (`active`).
+ * A policy that a question names: a draft in singleton form (without name and mode), a stored policy or one
+ * of its revisions, or the policy in force (`active`).
  */
 export type PolicyReference =
   | { readonly kind: 'draft'; readonly policy: PolicyConfig }

@@ -16,7 +16,7 @@ export type DescriptionPorts = {
    */
   readonly createThread: () => PolicyThread;
   readonly surroundings: PolicySurroundings;
-  /** The addresses that selectors select; undefined on a node without Kubernetes integrations. */
+  /** The addresses that the Kubernetes selectors select; undefined on a node without integrations. */
   readonly membership: ListedMembership | undefined;
 };
 

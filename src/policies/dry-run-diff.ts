@@ -4,7 +4,7 @@ import { edited } from '#store/policies/bodies.js';
 import type { PolicyStore } from '#store/store-types.js';
 import { type AnalysisPorts, analysePolicies } from './analysis.js';
 
-/** The maximum number of regions in the diff of a dry run. */
+/** The maximum number of regions (sets of flows) in the diff of a dry run. */
 const REGIONS = 50;
 
 /**
@@ -20,7 +20,8 @@ export async function withDiff(
   const compared = await comparedBy(ports.policies, outcome.change);
   if (compared === null) return outcome;
   const references = compared.map((stored, at) => ({ kind: 'text' as const, stored, isStored: at === 0 }));
-  // The diff cannot end with the request: the write has ended, and its response needs the diff.
+  // Do not abort the diff when the client disconnects: the write has already ended, and its response needs
+  // the diff.
   const asked = { subject: write.author, signal: new AbortController().signal };
   const answer = await analysePolicies(ports, references, { kind: 'diff', limit: REGIONS }, asked);
   return answer.kind === 'diff' ? { ...outcome, diff: answer.diff } : outcome;
@@ -28,7 +29,9 @@ export async function withDiff(
 
 type Compared = readonly [before: StoredPolicy | null, after: StoredPolicy | null];
 
-/** Returns the two policies that a change must be compared by; null if the store has changed meanwhile. */
+/**
+ * Returns the policies before and after a change that the diff compares; null if the store has changed since.
+ */
 async function comparedBy(policies: PolicyStore, change: PolicyChange): Promise<Compared | null> {
   const { put, activate, remove, deactivate } = change;
   const active = await policies.active();

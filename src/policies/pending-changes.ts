@@ -38,9 +38,9 @@ export type PendingChanges = {
     readonly dryRun: boolean;
   }): Promise<Refusal | EndedChange>;
   /**
-   * Must be called with what the kernel enforces, after the datapath was opened and before it enforces
-   * another policy. Reverts the pending change if the kernel has reverted it, or cannot revert it in time.
-   * Otherwise the deadline of the kernel is that of the change.
+   * Must be called with the policy that the kernel enforces, after the datapath was opened and before it
+   * enforces another policy. Reverts the unconfirmed change if the kernel has reverted it, or could not
+   * revert it in time. Otherwise takes the deadline of the change from the kernel.
    */
   adopted(adoption: Pick<Adoption, 'inForce' | 'base'>): Promise<void>;
 };
@@ -51,7 +51,7 @@ type Ports = {
   readonly rollouts: Rollouts | null;
   /** Waits until this node enforces the policy of a generation. Returns false after `withinMs`. */
   readonly reaches: (generation: number, withinMs: number) => Promise<boolean>;
-  /** Makes the kernel keep the policy in force, whose revert would have this generation. */
+  /** Makes the kernel keep the policy in force. `reverts`: the generation that a revert would have. */
   readonly confirmed: (reverts: number) => Promise<void>;
   /** Called after Weir itself has reverted a change. */
   readonly reverted: (change: PendingChange, reason: string) => void;
@@ -100,8 +100,8 @@ export function pendingChangesOver(ports: Ports): PendingChanges {
         const said = comment === undefined ? {} : { comment };
         try {
           await policies.settle({ ...end, ...said, because: 'asked' });
-          // Without this, the kernel could revert the change while the policy is compiled for its new
-          // generation.
+          // Confirm to the kernel first: otherwise the kernel could revert the change while the policy is
+          // compiled for its new generation.
           if (outcome === 'complete') await confirmed(revertsAs(change)).catch(() => {});
         } catch (failure) {
           if (!(failure instanceof StoreError) || failure.code !== 'revision_conflict') throw failure;

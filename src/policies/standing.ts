@@ -4,8 +4,8 @@ import type { PendingChange } from '#contracts/policy/pending-change.js';
 import type { ChangeDeadline, PolicyStore } from '#store/store-types.js';
 
 /**
- * The time in milliseconds from the deadline of a pending change until the kernel reverts it. The process
- * reverts it at the deadline, if it is alive.
+ * The time in milliseconds between the deadline of an unconfirmed change and the revert by the kernel. A
+ * running process reverts at the deadline itself.
  */
 export const KERNEL_MARGIN_MS = 500;
 const NS_PER_MS = 1e6;
@@ -21,8 +21,8 @@ class Outdated extends Error {
 }
 
 /**
- * Returns the standing of the policy with this generation on a single node. Throws if the store has another
- * policy for this node meanwhile: the policy must not come in force any more.
+ * Returns the state (stored, unconfirmed) of the policy with this generation, on a single node. Throws if the
+ * store has another policy by now, because this policy must then not come into force.
  */
 export async function standingOf(policies: PolicyStore, generation: number): Promise<Standing> {
   const { generation: enforced } = await policies.enforced();
@@ -42,7 +42,7 @@ function unconfirmedOf({ change, atMs }: ChangeDeadline): Unconfirmed {
   return { before: change.before.generation, reverts: revertsAs(change), atNs };
 }
 
-/** Returns the deadline of the change whose base the kernel keeps, in milliseconds of `performance.now()`. */
+/** Returns the deadline in the kernel of an unconfirmed change, in milliseconds of `performance.now()`. */
 export function deadlineOf({ atNs }: KeptBase): number {
   return performance.now() + Number(atNs - process.hrtime.bigint()) / NS_PER_MS - KERNEL_MARGIN_MS;
 }

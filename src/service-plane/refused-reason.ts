@@ -1,7 +1,7 @@
 import type { UntrustedReason } from '#service-plane/upstream/untrusted-reason.js';
 import type { HttpFault } from './http/fault.js';
 
-/** Why the service plane could not open a connection to the server. */
+/** Why the service plane (TLS and HTTP inspection) could not open a connection to the server. */
 export type LinkFault =
   | 'server_unreachable'
   | 'server_handshake'

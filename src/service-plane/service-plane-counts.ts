@@ -2,10 +2,10 @@ import type { Verdict } from '#contracts/policy/policy-model.js';
 import type { ThreadStats } from '#service-plane/thread/service-plane-messages.js';
 import type { RefusedReason } from './refused-reason.js';
 
-/** The counters of one service-plane thread. */
+/** The counters of one thread of the TLS and HTTP inspection (service plane). */
 export class Counts {
   intercepted = 0;
-  /** Number of suspended connections now. */
+  /** Number of suspended connections (denied by a later policy) now. */
   suspended = 0;
   readonly #connections = { allow: 0, deny: 0, audit: 0, redirect: 0 };
   readonly #requests = { allow: 0, deny: 0, audit: 0, redirect: 0 };

@@ -8,16 +8,16 @@ import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-s
 import type { InterceptCa } from './ca/intercept-ca.js';
 
 /**
- * The interface between the `servicePlane` actor and the service plane, which runs in worker threads. No work
- * per connection passes through this interface.
+ * The interface between the `servicePlane` actor and the service plane (TLS and HTTP inspection), which runs
+ * in worker threads. No work per connection passes through this interface.
  */
 export type ServicePlane = {
   /** Starts the threads in advance, so that they load their code before the first `open`. */
   begin(): void;
   /**
-   * Listens in every thread. Until the first call of `use`, the service plane resets connections. If a socket
-   * was open before, and with `awaitsGrants`, connections wait in the sockets until `setGrantPorts` or
-   * `accept`, at most 30 seconds. Rejects if the address cannot be bound.
+   * Listens in every thread. Until the first call of `use`, the service plane (TLS and HTTP inspection)
+   * resets connections. If a socket was open before, and with `awaitsGrants`, connections wait in the sockets
+   * until `setGrantPorts` or `accept`, at most 30 seconds. Rejects if the address cannot be bound.
    */
   open(options?: { readonly awaitsGrants?: boolean }): Promise<void>;
   /**
@@ -38,8 +38,8 @@ export type ServicePlane = {
   /**
    * Changes which Kubernetes objects own source addresses (D38a), and evaluates the existing connections of
    * these sources again. Resolves when all threads apply the change to their connections. The members of a
-   * policy must be set before `use` or `accept`. A service plane that is not open applies the change from its
-   * next `open` on.
+   * policy must be set before `use` or `accept`. A service plane (TLS and HTTP inspection) that is not open
+   * applies the change from its next `open` on.
    */
   changeMembers(change: MembershipChange): Promise<void>;
   /**
@@ -59,8 +59,8 @@ export type ServicePlane = {
   readonly threads: number;
   setGrantPorts(ports: readonly MessagePort[]): void;
   /**
-   * Allows the service plane to offload decided connections from now on: the datapath then forwards their
-   * packets. See `Datapath.spliceOffload`.
+   * Allows the service plane (TLS and HTTP inspection) to offload decided connections from now on: the
+   * datapath then forwards their packets. See `Datapath.spliceOffload`.
    */
   spliceBy(point: SpliceOffload): void;
   stats(): Promise<ServicePlaneStats>;

@@ -133,7 +133,7 @@ export function ownSpliceOffload(point: SpliceOffload): OwnSpliceOffload {
   }
 }
 
-/** Resets the connections that the ended offloader `number` left in the datapath. */
+/** Resets the connections in the datapath that belonged to the offloader `number`, which has ended. */
 export function resetLeft(point: SpliceOffload, number: number): void {
   const means = meansOf(point);
   try {

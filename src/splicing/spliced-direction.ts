@@ -75,7 +75,7 @@ export class SplicedDirection {
     return 'more';
   }
 
-  /** Closes the pipe, and so drops the bytes in the pipe. */
+  /** Closes the pipe. The bytes in the pipe are lost. */
   drop(): void {
     if (this.#pipe !== null) this.pipes.close(this.#pipe);
     this.#pipe = null;

@@ -36,7 +36,10 @@ const MAX_ATTEMPTS = 64;
 type SplicedConnection = {
   readonly sides: readonly [SplicedSide, SplicedSide];
   readonly directions: readonly [SplicedDirection, SplicedDirection];
-  /** The number of moved bytes at which the next offload attempt begins. */
+  /**
+   * The number of forwarded bytes after which the next attempt to offload the connection to the datapath
+   * begins.
+   */
   offloadAfterBytes: number;
 };
 type Attempt = { readonly offload: OffloadedConnection; readonly from: number; readonly until: number };
@@ -99,8 +102,8 @@ export class Splicer {
   }
 
   /**
-   * Stops a connection, or lets it go on. No byte of a suspended connection passes. It ends if one of its
-   * sockets is reset.
+   * Suspends a spliced connection, or resumes it. A suspended connection transfers no data, and ends if one
+   * of its sockets is reset.
    */
   setSuspended(id: number, suspended: boolean): void {
     if (suspended) this.#suspended.add(id);

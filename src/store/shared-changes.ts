@@ -3,7 +3,7 @@ import type { KvOperation, SharedStore } from './store-types.js';
 
 /**
  * Emits the operations on the keys for which `concerns` returns true, in the order in which the replica
- * stored them.
+ * (local copy of the keys in etcd) stored them.
  */
 export function changesOf(
   shared: Pick<SharedStore, 'applied'>,

@@ -99,8 +99,8 @@ export async function openStore(
 
 /**
  * Builds the parts of a node's store on the key-value store `kv`. With `shared`, `kv` contains the replica of
- * the shared store. `close` of the result closes the shared store and `kv`. The sweep of the history is not
- * started.
+ * the shared store. `close` of the result closes the shared store and `kv`. The sweep (removal of old
+ * revisions) of the history is not started.
  */
 export async function assembleStore(
   kv: KvStore,
@@ -148,8 +148,8 @@ const READ_AT_START = [
 /**
  * Opens the store and reads all values that the start needs, because RocksDB detects a damaged block only
  * when it reads the block. Renames the folder of a damaged store and creates a new store. Throws
- * `store_damaged` instead if the head of the store is newer than the last-good copy, because an older policy
- * must not replace a newer one.
+ * `store_damaged` instead if the head (record of the last commit) of the store is newer than the last-good
+ * copy, because an older policy must not replace a newer one.
  */
 async function openReadable(folder: string, lastGood: LastGoodFile, onFinding: FindingListener): Promise<KvStore> {
   const kv = await openRocksDbStore(folder).catch((error: unknown) => reopen(folder, error, onFinding));

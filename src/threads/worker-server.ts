@@ -49,7 +49,8 @@ export class WorkerServer<
 
   /**
    * Create one server in each worker thread, after the modules of the thread are loaded. Until then, the
-   * termination guard prevents the parent from terminating the thread; the constructor releases this guard.
+   * parent cannot terminate the thread, because the thread holds its termination guard; the constructor
+   * releases this guard.
    */
   constructor(name: string) {
     if (parentPort === null) throw new Error(`${name} must run in a worker thread`);

@@ -1,7 +1,10 @@
 import { node } from '../node.js';
 import { api, bodyOf } from './client.js';
 
-/** Keeps or reverts the pending change of a generation. A later change is refused with 412, and stays. */
+/**
+ * Keeps (`confirm`) or reverts the unconfirmed policy change with this generation number. If another change
+ * is pending by now, the node refuses the request with 412, and that change stays.
+ */
 export async function endPendingChange(outcome: 'confirm' | 'revert', generation: number): Promise<void> {
   const params = { query: { generation } };
   await bodyOf(

@@ -6,13 +6,13 @@ export type Polled<T> = {
   /** The latest value; null before the first response. A failure keeps the earlier value. */
   readonly data: ReadonlySignal<T | null>;
   readonly failure: ReadonlySignal<unknown>;
-  /** Asks at once. */
+  /** Sends the request at once, without the wait. */
   readonly again: () => void;
 };
 
 /**
- * Asks the node again and again while the page is visible: `everyMs` after each response. `null`: asks once.
- * A change of `key` forgets the value, and begins anew.
+ * Calls `ask` repeatedly while the page is visible, with a pause of `everyMs` after each response; only once
+ * if `everyMs` is null. If `key` changes, discards the value and calls `ask` at once.
  */
 export function usePolled<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: number | null, key = ''): Polled<T> {
   const poll = useMemo(() => {
@@ -32,7 +32,8 @@ export function usePolled<T>(ask: (signal: AbortSignal) => Promise<T>, everyMs: 
         failure.value = null;
       } catch (error) {
         if (mine.signal.aborted) return;
-        // The bar of the page says that the node does not respond; the earlier value stays.
+        // Keep the earlier value if the node does not respond: a bar on the page (`SilentBar`) already
+        // reports that.
         if (!(error instanceof NoResponse) || data.value === null) failure.value = error;
       }
       if (everyMs !== null) timer = setTimeout(() => void tick(), everyMs);

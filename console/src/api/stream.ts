@@ -14,9 +14,9 @@ export type Stream = {
   readonly retryAt: ReadonlySignal<number | null>;
   /** The close code of the lost connection; null if none was lost. */
   readonly closeCode: ReadonlySignal<number | null>;
-  /** Why the node refuses the query of the stream; null otherwise. */
+  /** The reason why the node refuses the query of the stream; null if the node does not refuse it. */
   readonly refusal: ReadonlySignal<string | null>;
-  /** Connects at once. */
+  /** Opens the connection at once, without the wait. */
   readonly again: () => void;
 };
 
@@ -56,7 +56,7 @@ export function useStream({ path, protocol, replay, receive }: Options): Stream 
             ),
             untilSwitchedOn: fromPromise<void>(({ signal }) => untilSwitchedOn(signal)),
           },
-          // The next report of the node fails with 401, which ends the session.
+          // Make the page request the state of the node. That request fails with 401, which ends the session.
           actions: { tellSession: () => node.changed() },
         }),
       );
@@ -97,7 +97,10 @@ const connectionTo = (pathOf: (input: ConnectionInput) => string, protocol: stri
     };
   });
 
-/** Asks for the stream without a WebSocket. The response 426 says that nothing hinders a WebSocket. */
+/**
+ * Requests the stream without a WebSocket to find the reason why it does not open. The response 426 (Upgrade
+ * Required) means that the node would accept a WebSocket.
+ */
 async function findHindrance(path: string, signal: AbortSignal): Promise<Hindrance> {
   const response = await fetch(path, { headers: { accept: 'application/json' }, signal });
   if (response.status !== 400 && response.status !== 503) return { kind: 'none' };

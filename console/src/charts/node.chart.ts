@@ -2,7 +2,7 @@ import { assign, fromPromise, setup } from 'xstate';
 import type { Schemas } from '../api/client.js';
 import { chartTypes } from './chart-types.js';
 
-/** The state of the node that every page shows. */
+/** The state of the node that each page shows in its status bar. */
 export type NodeReport = {
   readonly readiness: Schemas['Readiness'];
   readonly stats: Schemas['Stats'];
@@ -15,14 +15,14 @@ type Context = {
   readonly failure: string | null;
 };
 
-/** A node that has not responded for this time is reported as silent. */
+/** The page reports that the node is silent if the node has not responded for this time. */
 export const SILENT_AFTER_MS = 3_000;
 const POLL_MS = 1_500;
 const RETRY_MS = 750;
 
 /**
- * Asks the node for its state, again and again, while a person is signed in. `silent`: the node does not
- * respond, so that all data on the page is old.
+ * Requests the state of the node repeatedly while a user is signed in. In the state `silent`, the node does
+ * not respond, so the data on the page can be old.
  */
 export const nodeChart = setup({
   types: chartTypes<Context, { readonly type: 'changed' | 'signed_in' | 'signed_out' }>(),

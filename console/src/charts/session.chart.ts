@@ -1,12 +1,12 @@
 import { assign, fromPromise, setup } from 'xstate';
 import { chartTypes } from './chart-types.js';
 
-/** The signed-in person. `role`: `admin` may change the node, `readonly` may only read. */
+/** The session of the signed-in user. `role`: `admin` may change the node, `readonly` may only read. */
 export type Session = {
   readonly subject: string;
   readonly role: 'admin' | 'readonly';
   readonly expires_at: string;
-  /** The id of the node that the session belongs to. */
+  /** The id of the node for which the session is valid. */
   readonly node: string;
 };
 
@@ -97,7 +97,7 @@ export const sessionChart = setup({
       invoke: {
         src: 'signOut',
         onDone: { target: 'signed_out', actions: { type: 'noteSession', params: { session: null } } },
-        // The cookie is still valid: the page must not look as if the session had ended.
+        // Stay signed in: the cookie is still valid, so the page must not look as if the session had ended.
         onError: {
           target: 'signed_in',
           actions: assign({ reason: ({ event }) => `Not signed out: ${messageOf(event.error)}.` }),

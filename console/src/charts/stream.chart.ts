@@ -2,23 +2,23 @@ import { assign, fromCallback, fromPromise, setup } from 'xstate';
 import { chartTypes } from './chart-types.js';
 
 /**
- * Why the node does not open a stream. `none`: nothing that the node names. `no_replay`: it keeps no
- * messages of the past.
+ * The reason why the node does not open a stream. `none`: the node gives no reason. `no_replay`: the node
+ * keeps no past messages, so a stream can only start at the present time.
  */
 export type Hindrance =
   | { readonly kind: 'none' | 'switched_off' | 'no_replay' }
   | { readonly kind: 'refused'; readonly reason: string };
 
 type Context = {
-  /** Whether the next connection may begin with messages of the past. */
+  /** Whether the next connection may request past messages. */
   readonly replays: boolean;
-  /** How long the next wait lasts, in milliseconds. */
+  /** The duration of the next wait before a reconnection, in milliseconds. */
   readonly waitMs: number;
   /** When the present wait ends, in milliseconds since 1970; null while the stream does not wait. */
   readonly retryAt: number | null;
   /** The close code and the reason of the last connection. */
   readonly closed: { readonly code: number; readonly reason: string } | null;
-  /** Why the node refuses the query of the stream; null otherwise. */
+  /** The reason why the node refuses the query of the stream; null if the node does not refuse it. */
   readonly refusal: string | null;
 };
 
@@ -39,16 +39,19 @@ const SWITCHED_OFF = 4503;
 const TOKEN_ENDED = 4401;
 
 /**
- * A stream of the node over a WebSocket. A lost connection is opened again, after 250 ms at first, and at
- * most 10 s. The messages do not pass through this chart: the connection hands them to the page.
+ * A stream of messages from the node over a WebSocket. The page reconnects after a lost connection: after 250
+ * ms at first, later after up to 10 s. The messages do not pass through this statechart: the connection gives
+ * them to the page directly.
  */
 export const streamChart = setup({
   types: chartTypes<Context, StreamEvent>(),
   actors: {
     connection: fromCallback<StreamEvent, ConnectionInput>(() => {}),
-    /** A browser does not show the response to a refused WebSocket, so the page asks for it. */
+    /**
+     * Requests the reason why the node refuses the WebSocket: a browser does not show the response to a page.
+     */
     findHindrance: fromPromise<Hindrance, ConnectionInput>(async () => ({ kind: 'none' })),
-    /** Ends when performance mode is enabled. */
+    /** A promise that resolves when performance mode is enabled. */
     untilSwitchedOn: fromPromise<void>(() => new Promise(() => {})),
   },
   actions: {
@@ -112,7 +115,7 @@ export const streamChart = setup({
             actions: assign({ replays: false }),
           },
         ],
-        // The node does not respond: the wait ends as usual.
+        // The node does not respond either: wait as after any lost connection.
         onError: {},
       },
       after: { wait: 'open' },
@@ -122,7 +125,7 @@ export const streamChart = setup({
       invoke: { src: 'untilSwitchedOn', onDone: 'open', onError: 'waiting' },
       on: { again: 'open' },
     },
-    /** The query is faulty: only another one can help. */
+    /** The node refuses the query as invalid. The stream opens only after the query changes. */
     refused: {},
     token_ended: { entry: 'tellSession' },
   },

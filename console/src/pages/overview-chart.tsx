@@ -21,7 +21,7 @@ const LINES = [
   { name: 'would be denied', key: 'audit', color: '--audit', dash: [2, 3] },
 ] as const;
 
-/** Packets a second in the last hour. A gap is a time that the node did not measure. */
+/** A chart of the packets per second in the last hour. The line has a gap where the node measured nothing. */
 export function OverviewChart() {
   const series = usePolled((signal) => bodyOf(api.GET('/api/v1/stats/series', { signal })), 10_000);
   const data = series.data.value;
@@ -73,7 +73,7 @@ function Plot({ series }: { readonly series: Series }) {
             width: 1.5,
             dash: [...dash],
             points: { show: false },
-            // Without a pointer on the chart, the legend has the latest values.
+            // While the pointer is not on the chart, the legend shows the latest values.
             value: (plot: uPlot, value: number | null, line: number, index: number | null) =>
               (index === null ? latest(plot, line) : value)?.toFixed(1) ?? '',
           })),
@@ -118,7 +118,7 @@ function firstKnown(plot: uPlot): number {
   return times[first] ?? Number.POSITIVE_INFINITY;
 }
 
-/** The drawing as a sentence, for screen readers. */
+/** Returns a sentence that describes the chart to screen readers. */
 function summaryOf(series: Series): string {
   const parts = LINES.map(({ name, key }) => {
     const known = rates(series.dataplane.packets[key], series).filter((rate) => rate !== null);

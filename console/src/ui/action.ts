@@ -3,11 +3,13 @@ import { type ReadonlySignal, useSignal } from '@preact/signals';
 export type Action = {
   readonly isBusy: ReadonlySignal<boolean>;
   readonly failure: ReadonlySignal<unknown>;
-  /** Does it, unless it is done at present. Resolves to whether it succeeded. */
+  /** Runs `work`, unless an earlier call still runs. Resolves to whether it succeeded. */
   readonly run: (work: () => Promise<unknown>) => Promise<boolean>;
 };
 
-/** Something that a person does to the node: whether it is done now, and why it failed the last time. */
+/**
+ * Returns the state of an action of the user on the node: whether it runs now, and the error of its last run.
+ */
 export function useAction(): Action {
   const isBusy = useSignal(false);
   const failure = useSignal<unknown>(null);

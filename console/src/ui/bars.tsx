@@ -2,7 +2,7 @@ import { full, short } from '../format.js';
 
 type Props = { readonly counts: readonly (readonly [label: string, count: number])[] };
 
-/** Counts as a list of bars, the largest of which has the full length. */
+/** A bar chart of counts. The bar of the largest count has the full length. */
 export function Bars({ counts }: Props) {
   const largest = Math.max(1, ...counts.map(([, count]) => count));
   return (

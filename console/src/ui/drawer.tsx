@@ -7,7 +7,10 @@ type Props = {
   readonly children: ComponentChildren;
 };
 
-/** The details of one row at the side of the page. The page behind it stays usable; Escape closes it. */
+/**
+ * A panel at the side of the page with the details of one row. The page stays usable; Escape closes the
+ * panel.
+ */
 export function Drawer({ title, onClose, children }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   const close = useRef(onClose);

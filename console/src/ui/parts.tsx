@@ -8,7 +8,7 @@ type PanelProps = {
   readonly children: ComponentChildren;
 };
 
-/** A part of a page with a heading. */
+/** A section of a page with a heading. */
 export function Panel({ title, actions, class: more = '', children }: PanelProps) {
   return (
     <section class={`panel ${more}`}>
@@ -27,7 +27,7 @@ export type Verdict = 'allow' | 'deny' | 'would_deny';
 
 const WORDS: Readonly<Record<Verdict, string>> = { allow: 'allowed', deny: 'denied', would_deny: 'would be denied' };
 
-/** A verdict as a word with a shape of its own, because a color alone is not readable for everybody. */
+/** Shows a verdict as a word and a symbol, because not every user can distinguish the colors. */
 export function VerdictMark({ verdict, word = WORDS[verdict] }: { readonly verdict: Verdict; readonly word?: string }) {
   return (
     <span class={`verdict ${verdict}`}>
@@ -44,8 +44,8 @@ export function VerdictMark({ verdict, word = WORDS[verdict] }: { readonly verdi
 }
 
 /**
- * Whether something is as it must be: a filled circle with a check, or a diamond with an exclamation mark.
- * `word` is empty if a word stands beside it.
+ * A symbol for good or bad: a filled circle with a check mark, or a diamond with an exclamation mark. `word`
+ * is empty if a text follows the symbol.
  */
 export function StateMark({ ok, word }: { readonly ok: boolean; readonly word: string }) {
   return (
@@ -73,7 +73,7 @@ export function StateMark({ ok, word }: { readonly ok: boolean; readonly word: s
   );
 }
 
-/** The reason why a request failed, with each problem that the node names. */
+/** Shows the reason why a request failed, and each problem in the response. */
 export function Failure({ failure }: { readonly failure: unknown }) {
   if (failure === null || failure === undefined) return null;
   const problems = failure instanceof ApiFailure ? (failure.problem.problems ?? []) : [];
@@ -93,7 +93,7 @@ export function Failure({ failure }: { readonly failure: unknown }) {
   );
 }
 
-/** The text of a list without entries, which says what to do. */
+/** The text that a list shows while it has no entries. It says what the user can do. */
 export function Empty({ children }: { readonly children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }

@@ -15,7 +15,10 @@ const EFFECTS: readonly (readonly [effect: DiffRegion['effect'], title: string, 
   ['audit', 'Reports', 'pass as before, and are reported otherwise'],
 ];
 
-/** What a change does to flows, as the node compares both policies. Null: the node could not compare them in time. */
+/**
+ * Shows the flows that a change opens, closes or changes otherwise. Null: the node had no time to compare the
+ * policies.
+ */
 export function PolicyDiffView({ diff }: { readonly diff: PolicyDiff | null }) {
   if (diff === null)
     return (

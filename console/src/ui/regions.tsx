@@ -8,14 +8,17 @@ import { type Verdict, VerdictMark } from './parts.js';
 
 type ServiceSet = Schemas['ServiceSet'];
 type FlowCondition = Schemas['FlowCondition'];
-/** A product of sources, destinations and services, as the answers of diff, ask, lint and assertions have it. */
+/**
+ * A set of flows: every combination of its sources, destinations and services. The answers of diff, ask, lint
+ * and assertions contain such sets.
+ */
 type Region = Pick<
   Schemas['PolicyAnswer']['passing'][number],
   'sources' | 'destinations' | 'services' | 'source_ports' | 'conditions' | 'unless' | 'flows' | 'example'
 >;
 type Decider = Schemas['FlowDecider'] & { readonly inspected?: boolean };
 
-/** "tcp/443, tcp/8000-8100"; "any service" if the set has every one. */
+/** Returns services as text: "tcp/443, tcp/8000-8100"; "any service" if the set has all services. */
 function servicesText({ services, except, omitted }: ServiceSet): string {
   const more = omitted > 0 ? ` and ${omitted} more` : '';
   if (except.length > 0) return `any service except ${except.join(', ')}${more}`;
@@ -39,7 +42,7 @@ function conditionText(condition: FlowCondition): string {
   }
 }
 
-/** "10.1.0.0/24 → any tcp/8080", with its conditions. */
+/** Shows the flows of a region as "10.1.0.0/24 → any tcp/8080", with its conditions. */
 function RegionFlows({ region }: { readonly region: Region }) {
   const { sources, destinations, services, source_ports: ports, conditions, unless } = region;
   return (
@@ -68,7 +71,7 @@ const verdictOf = ({ decision, mode }: Pick<Decider, 'decision' | 'mode'>): Verd
 
 type DeciderProps = { readonly decider: Decider; readonly of?: AskedPolicy };
 
-/** A verdict, and the rule or default that decides it. The name is a link to the rule in the policy. */
+/** Shows a verdict and the rule or default that decides. The name is a link to the rule in the policy. */
 export function DeciderName({ decider, of }: DeciderProps) {
   return (
     <span class="decider">
@@ -81,7 +84,10 @@ export function DeciderName({ decider, of }: DeciderProps) {
 
 type RuleNameProps = { readonly group: string | null; readonly rule: string | null; readonly of?: AskedPolicy };
 
-/** "office / web", "the default of office", or "the default of the policy". */
+/**
+ * Shows the name of a rule or default: "office / web", "the default of office", or "the default of the
+ * policy".
+ */
 export function RuleName({ group, rule, of = '' }: RuleNameProps) {
   if (group === null) return <>the default of the policy</>;
   if (rule === null) return <>the default of {group}</>;
@@ -92,22 +98,28 @@ export function RuleName({ group, rule, of = '' }: RuleNameProps) {
   );
 }
 
-/** Writes a text of the node as a sentence: it begins small, as in the command line. A name at its start stays. */
+/**
+ * Makes a sentence of a message of the node, whose first letter is in lower case. Does not change a name at
+ * its start.
+ */
 export function sentence(text: string): string {
   const isName = /^\S*[/_]/.test(text);
   return `${isName ? text.charAt(0) : text.charAt(0).toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 }
 
-/** A number above this says nothing. */
+/** A larger number of sources is not shown, because it is not helpful. */
 const MANY_SOURCES = 1e7;
 
-/** "256 sources"; nothing for one source, and for very many. */
+/**
+ * Returns the number of sources as text: "256 sources"; empty for one source and for more than
+ * `MANY_SOURCES`.
+ */
 function sourceCount({ addresses }: AddressSet): string {
   const count = Number(addresses);
   return count === 1 || count >= MANY_SOURCES ? '' : `${full(count)} sources, `;
 }
 
-/** The address of the page Why with the example flow of a region. */
+/** Returns the link to the page Why with the example flow of a region. */
 function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['example'], of: AskedPolicy): string {
   const text = (value: number | undefined) => (value === undefined ? undefined : String(value));
   return addressOf('why', {
@@ -115,14 +127,14 @@ function whyAddress({ src, dst, proto, src_port, dst_port, hostname }: Region['e
     dst,
     proto: protocol(proto),
     dst_port: text(dst_port),
-    // The node takes this port for an example if any port will do.
+    // Omit the source port 40000: the node uses it in examples if the source port does not matter.
     src_port: src_port === 40_000 ? undefined : text(src_port),
     hostname,
     of,
   });
 }
 
-/** A link to the page Why with one flow of a region. */
+/** A link to the page Why with an example flow of a region. */
 function ExampleFlow({ region: { example }, of }: { readonly region: Region; readonly of: AskedPolicy }) {
   const { src, dst, proto, dst_port } = example;
   const service = dst_port === undefined ? protocol(proto) : `${protocol(proto)}/${dst_port}`;
@@ -135,7 +147,7 @@ function ExampleFlow({ region: { example }, of }: { readonly region: Region; rea
 
 type RegionRowProps = { readonly region: Region; readonly of?: AskedPolicy; readonly children?: ComponentChildren };
 
-/** One region with the number of its sources, an example, and what the page says about it. */
+/** A row for one region, with the number of its sources, an example flow, and the text in `children`. */
 export function RegionRow({ region, of = '', children }: RegionRowProps) {
   return (
     <li class="region">

@@ -12,7 +12,10 @@ type Props = {
   readonly of: AskedPolicy;
 };
 
-/** The smallest change that lets flows pass, as the node proposes it, with a link that takes it into the editor. */
+/**
+ * Shows the smallest change that the node proposes to allow denied flows, with a link that inserts it into
+ * the editor.
+ */
 export function Remedy({ obstacle: { remedy, decider }, sources, of }: Props) {
   if (remedy === null) return null;
   const place =

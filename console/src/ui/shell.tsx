@@ -8,12 +8,12 @@ import { Brand } from './sign-in.js';
 import { PendingBar, SilentBar, StatusBar } from './status-bar.js';
 import { ThemeChoice } from './theme.js';
 
-/** The frame of every page: the navigation, the state of the node, and the bars that need attention. */
+/** The frame of each page: the navigation, the state of the node, and bars with urgent messages. */
 export function Shell({ page, children }: { readonly page: Page | undefined; readonly children: ComponentChildren }) {
   const main = useRef<HTMLElement>(null);
   const help = useShortcuts();
   const isFirst = useRef(true);
-  // A screen reader begins to read the new page, and the keyboard continues there.
+  // Move the focus to the new page, so that a screen reader reads it and the keyboard works in it.
   useEffect(() => {
     if (isFirst.current) isFirst.current = false;
     else main.current?.focus();

@@ -2,7 +2,7 @@ import { full } from '../format.js';
 
 type Props = { readonly all: number; readonly shown: { value: number }; readonly step: number };
 
-/** Shows `step` more rows of a list with `all` rows. Nothing if all of them are shown. */
+/** A button that shows `step` more rows of a list with `all` rows. Renders nothing if all rows are shown. */
 export function ShowMore({ all, shown, step }: Props) {
   if (all <= shown.value) return null;
   return (

@@ -9,7 +9,7 @@ import { useAction } from './action.js';
 import { Failure, StateMark } from './parts.js';
 import { Lasting, now } from './time.js';
 
-/** One sentence on every page: whether the node enforces its policy, and since when. */
+/** A sentence on each page: whether the node enforces its policy, and since when. */
 export function StatusBar() {
   const report = node.report.value;
   if (report === null) return <div class="status" aria-busy="true" />;
@@ -41,7 +41,10 @@ export function StatusBar() {
   );
 }
 
-/** Says that the node does not respond, and what the kernel does meanwhile. The data of the page stays. */
+/**
+ * A bar that reports that the node does not respond, and what the kernel does in this time. The page keeps
+ * its data.
+ */
 export function SilentBar() {
   if (!node.isSilent.value) return null;
   const at = node.reportedAt.value;
@@ -55,7 +58,7 @@ export function SilentBar() {
   );
 }
 
-/** The change that is not in force for good yet, with the time that is left; then how it ended. */
+/** A bar about an unconfirmed policy change, with the time that is left; later with the outcome. */
 export function PendingBar() {
   const { pending = null, reverted = null } = node.report.value?.pending ?? {};
   const last = useRef<Pending | null>(null);
@@ -70,11 +73,11 @@ export function PendingBar() {
           ? `The change of ${before.written_by} went back: ${reverted.reason}. The former policy is in force again.`
           : `The change of ${before.written_by} was kept.`;
   }, [pending?.generation ?? null]);
-  // The page Policy says it itself.
+  // Show no bar on the page Policy, which shows the change itself.
   if (pending === null)
     return ended.value === null || path.value === 'policy' ? null : <EndedBar text={ended.value} end={ended} />;
   if (pending.kind === 'confirm') return <ConfirmBar pending={pending} />;
-  // The page Nodes shows more of it.
+  // Show no bar on the page Nodes, which shows the roll-out in detail.
   return path.value === 'nodes' ? null : <RolloutBar pending={pending} />;
 }
 

@@ -2,9 +2,9 @@ import { useSignal } from '@preact/signals';
 import { useRef } from 'preact/hooks';
 
 /**
- * Keeps the value of a polled list while the pointer is in it, so that rows do not move below the pointer.
- * Another `key`, such as another filter, shows its value at once. `handlers` belong to the element around
- * the list.
+ * Keeps a polled list unchanged while the pointer is in it, so that rows do not move below the pointer. If
+ * `key` changes, for example because of a new filter, returns the new value at once. `handlers` are event
+ * handlers for the element around the list.
  */
 export function useStill<T>(value: T | null, key: string) {
   const isPointed = useSignal(false);
@@ -16,7 +16,7 @@ export function useStill<T>(value: T | null, key: string) {
   return {
     shown: kept.current.value,
     handlers: { onPointerEnter: point(true), onPointerLeave: point(false) },
-    /** Shows the present value, for example after a write. */
+    /** Returns to the present value, for example after a write. */
     release: point(false),
   };
 }

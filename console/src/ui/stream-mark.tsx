@@ -10,7 +10,7 @@ const WORDS = {
   token_ended: 'the session has ended',
 } as const;
 
-/** Whether a page is live: a word, a shape, and a button that connects at once. */
+/** Shows by a word and a symbol whether a stream is connected, with a button to reconnect at once. */
 export function StreamMark({ stream }: { readonly stream: Stream }) {
   const state = stream.state.value;
   const retryAt = stream.retryAt.value;

@@ -3,17 +3,17 @@ import { query } from '../router.js';
 type Props = {
   readonly label: string;
   readonly tabs: readonly (readonly [id: string, title: string])[];
-  /** Returns the address of a tab. */
+  /** Returns the URL of a tab. */
   readonly addressOf: (id: string) => string;
 };
 
-/** The id of the present tab: the parameter `tab` of the address, else the first. */
+/** Returns the id of the present tab: the URL parameter `tab`, or without it the first tab. */
 export const tabOf = (tabs: Props['tabs']): string => {
   const asked = query.value.get('tab');
   return tabs.find(([id]) => id === asked)?.[0] ?? tabs[0]?.[0] ?? '';
 };
 
-/** Links to the parts of a page. Each part has an address of its own. */
+/** Links to the tabs of a page. Each tab has its own URL. */
 export function Tabs({ label, tabs, addressOf }: Props) {
   const present = tabOf(tabs);
   return (

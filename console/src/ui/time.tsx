@@ -1,25 +1,27 @@
 import { signal } from '@preact/signals';
 import { exact, span } from '../format.js';
 
-/** The present time in milliseconds. All relative times on the page change together. */
+/**
+ * The present time in milliseconds. All relative times on a page use it, so they change at the same moment.
+ */
 export const now = signal(Date.now());
 setInterval(() => {
   now.value = Date.now();
 }, 1_000);
 
 type Props = {
-  /** A time as the API writes it, or in milliseconds. */
+  /** A time as text of the API, or in milliseconds. */
   readonly at: string | number;
 };
 
-/** "3 min ago", with the exact time for a pointer that rests on it. */
+/** Shows the time that has passed, such as "3 min ago". The exact time is in the tooltip. */
 export function Ago({ at }: Props) {
   const seconds = (now.value - new Date(at).getTime()) / 1_000;
   const text = seconds < -1 ? `in ${span(-seconds)}` : seconds < 1 ? 'now' : `${span(seconds)} ago`;
   return <Exact at={at}>{text}</Exact>;
 }
 
-/** "3 min": how long a state lasts already. */
+/** Shows for how long a state has lasted, such as "3 min". */
 export function Lasting({ at }: Props) {
   return <Exact at={at}>{span((now.value - new Date(at).getTime()) / 1_000)}</Exact>;
 }

@@ -8,7 +8,7 @@ type Explained = Schemas['Explained'];
 export const verdictOf = ({ decision, effective_action: action }: Explained): Verdict =>
   decision === 'allow' ? 'allow' : action === 'allow' ? 'would_deny' : 'deny';
 
-/** The groups and rules in the order in which the node tries them, up to the deciding one. */
+/** Lists the groups and rules in the order in which the node evaluates them, up to the one that decides. */
 export function Walk({ explained, of = '' }: { readonly explained: Explained; readonly of?: AskedPolicy }) {
   const groups: { readonly id: string | null; readonly steps: Explained['walk'] }[] = [];
   for (const step of explained.walk) {

@@ -84,7 +84,7 @@ export class KubernetesBinding implements SupervisedPart {
   async begin(): Promise<void> {
     await this.#useIntegrations();
     this.#isBegun();
-    // The thread has ended, and its successor has not sent members yet.
+    // The thread has ended, and its successor has not sent members (addresses of pods and nodes) yet.
     if (this.#threadFailure !== null) throw new Error(this.#threadFailure);
     this.#following ??= this.#ports.integrations.changed.pipe(concatMap(() => this.#followIntegrations())).subscribe();
   }
@@ -160,8 +160,8 @@ export class KubernetesBinding implements SupervisedPart {
         access: { by: 'token', url, caPem, token },
       }),
     );
-    // Keep an integration whose record cannot be read: without its members, packets would pass that a deny
-    // rule must drop.
+    // Keep an integration (a Kubernetes API server) whose record cannot be read: without its members, packets
+    // would pass that a deny rule must drop.
     for (const name of integrations.unreadable) {
       const known = this.#used.get(name);
       if (known !== undefined) all.push(known);

@@ -3,7 +3,7 @@ import type { DnsStats } from '#contracts/dns/dns-stats.js';
 import type { ServicePlaneStats } from '#contracts/service-plane/service-plane-stats.js';
 import type { CheckName } from '#statecharts/readiness.js';
 
-/** Checks that can fail although the policy of the node is right. */
+/** The readiness checks that can fail for reasons other than a faulty policy. A roll-out ignores them. */
 const NOT_FROM_POLICY: readonly CheckName[] = ['cluster', 'policy_replication', 'draining'];
 
 /** Returns the names of the failed checks whose cause can be the policy of the node. */

@@ -134,7 +134,10 @@ export function supervisedPartsOf({ snapshots, ended }: NodeView): PartState[] {
   });
 }
 
-/** An integration whose Kubernetes API server sends no data now. The last members stay in force (D19a). */
+/**
+ * An integration whose Kubernetes API server sends no data now. The last members (addresses of pods and
+ * nodes) stay in force (D19a).
+ */
 export type StaleIntegration = { readonly name: string; readonly since: string; readonly reason: string };
 
 export function staleIntegrationsOf({ snapshots: { integrations } }: NodeView): StaleIntegration[] {

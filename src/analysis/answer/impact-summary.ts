@@ -37,8 +37,8 @@ const PARTS: readonly {
 ];
 
 /**
- * Returns one sentence, such as "closes 3 flows seen in the last 2 days (1,204 connections)". It always says
- * which time it is about.
+ * Returns one sentence, such as "closes 3 flows seen in the last 2 days (1,204 connections)". The sentence
+ * always contains the period of the record.
  */
 export function impactSummary(effects: Effects, coverage: SeenCoverage, isComplete: boolean): string {
   const { sinceS, deniedSinceS, untilS, recordedS, isRecording } = coverage;
@@ -57,7 +57,7 @@ export function impactSummary(effects: Effects, coverage: SeenCoverage, isComple
   );
   const said = first === undefined ? `no flow seen in ${period} changes` : [first, ...others].join(', ');
   const limits = [
-    // A few minutes are missing after each restart.
+    // Allow a difference of five minutes, because no flows are recorded during a restart of the node.
     ...(recordedS < spanS * 0.95 - 300 ? [`recorded were ${durationText(recordedS)} of it`] : []),
     ...(isRecording ? [] : ['flows are not recorded now, because performance mode is disabled']),
     ...(isComplete ? [] : ['the comparison is not complete']),
@@ -75,7 +75,7 @@ const UNITS: readonly (readonly [seconds: number, one: string, many: string])[] 
   [1, 'second', 'seconds'],
 ];
 
-/** Returns a time in whole units, such as "2 days"; never more than the time is. */
+/** Returns a duration in whole units, such as "2 days". Rounds down. */
 function durationText(seconds: number): string {
   const [size, one, many] = UNITS.find(([unit]) => seconds >= 2 * unit) ?? [1, 'second', 'seconds'];
   return counted(Math.max(0, Math.floor(seconds / size)), one, many);

@@ -4,18 +4,18 @@ import { commonSubsequence } from './common-subsequence.js';
 import { isSameRule, ruleKey, samePrefixes } from './same-rule.js';
 
 /**
- * How a part of a policy changed. `moved`: only its place in the order of evaluation. `sources`: the sources
- * of a group.
+ * How a part of a policy changed. `moved`: only its position in the order of evaluation changed. `sources`:
+ * the sources of a group changed.
  */
 type ChangeKind = 'added' | 'removed' | 'changed' | 'moved' | 'sources';
 
-/** The part of a policy whose change causes a difference. `rule` is null for a default. */
+/** The part of a policy whose change is the cause of a difference. `rule` is null for a default. */
 export type Cause =
   | { readonly part: 'rule'; readonly change: ChangeKind; readonly group: string; readonly rule: string }
   | { readonly part: 'group' | 'group_default'; readonly change: ChangeKind; readonly group: string }
   | { readonly part: 'policy_default'; readonly change: ChangeKind };
 
-/** Two groups that both policies have, in the same order of groups. */
+/** The same group in both compared policies. The pairs have the same order in both. */
 export type GroupPair = {
   readonly indexes: readonly [number, number];
   /** Whether rules, defaults, modes and sources are all equal. */
@@ -23,27 +23,36 @@ export type GroupPair = {
   readonly sameSources: boolean;
   /** Whether the groups have the same selectors. */
   readonly sameSelectors: boolean;
-  /** For each side, the tag of each changed rule. Rules that both sides have in the same order have none. */
+  /**
+   * For each of the two policies, a number (tag) for each changed rule. Rules that both policies have in the
+   * same order have no number.
+   */
   readonly changedRules: readonly [ReadonlyMap<Rule, number>, ReadonlyMap<Rule, number>];
-  /** The tag of the default, if the defaults differ. */
+  /** A number (tag) for the default of the group if it differs between the policies. */
   readonly changedDefault: number;
 };
 
 /**
- * Which groups and rules two policies have in common, in the same order. All other rules are changed: a flow
- * that matches none of them is decided alike.
+ * Finds the groups and rules that two policies have in common, in the same order. All other rules count as
+ * changed. Both policies decide a flow in the same way if it matches no changed rule.
  */
 export class Alignment {
-  /** For each side, the pair of each group; undefined if the group has no pair. */
+  /**
+   * For each of the two policies, the pair to which each group belongs; undefined if the other policy lacks
+   * the group.
+   */
   readonly pairs: readonly [readonly (GroupPair | undefined)[], readonly (GroupPair | undefined)[]];
-  /** The tag of the policy default, if the defaults differ; otherwise 0. */
+  /** A number (tag) for the default of the policy if it differs between the policies; otherwise 0. */
   readonly changedDefault: number;
   readonly #groups: readonly (readonly Group[])[];
   readonly #causes: Cause[] = [];
   readonly #numbers = new Map<string, number>();
   readonly #ofParts = new Map<Rule | Group, number>();
 
-  /** `eachRule`: each rule of a group without a pair has its own tag, also if it is one of many. */
+  /**
+   * `eachRule`: each rule of a group that only one policy has gets its own number (tag), also if the group
+   * has many rules.
+   */
   constructor(
     before: Policy,
     after: Policy,
@@ -70,7 +79,8 @@ export class Alignment {
   }
 
   /**
-   * Returns the tag of a rule. `pair` is undefined if the source does not belong to both groups of the pair.
+   * Returns the number (tag) of a changed rule; 0 for a rule that both policies have. `pair` is undefined if
+   * the source does not belong to the group in both policies.
    */
   tagOfRule(side: 0 | 1, group: number, rule: Rule, pair: GroupPair | undefined): number {
     if (pair !== undefined) return pair.changedRules[side].get(rule) ?? 0;
@@ -95,7 +105,7 @@ export class Alignment {
     });
   }
 
-  /** Returns the tag of a rule or group. Calls `cause` only for the first time. */
+  /** Returns the number (tag) of a rule or group. Calls `cause` only when the number is new. */
   #once(part: Rule | Group, cause: () => Cause): number {
     const known = this.#ofParts.get(part);
     if (known !== undefined) return known;

@@ -21,7 +21,7 @@ export function commonSubsequence(
   return longestAscending(pairs);
 }
 
-/** Returns a longest part of the pairs in which the second numbers ascend (patience sorting). */
+/** Returns a longest subsequence of the pairs in which the second numbers ascend (patience sorting). */
 function longestAscending(pairs: readonly [number, number][]): readonly [number, number][] {
   const last: number[] = [];
   const before = new Int32Array(pairs.length).fill(-1);

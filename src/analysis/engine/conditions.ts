@@ -18,29 +18,34 @@ export type Atom =
   | { readonly kind: 'tls'; readonly state: TlsState; readonly block: string; readonly tls: TlsMatchConfig };
 type TlsState = 'matches' | 'may_match' | 'hidden';
 
-/** The condition that always holds, and the condition that never holds. */
+/** The number of the condition that is always fulfilled, and of the one that is never fulfilled. */
 export const ALWAYS = 0;
 export const NEVER = -1;
 
 export type ConditionsOptions = {
   /**
-   * The hostname patterns are compared with the one name of a DNS lookup, so two of them hold only if one
-   * name can match both. Otherwise an address can have grants for several names.
+   * If true, the conditions are about the one name of a DNS lookup: two hostname patterns can both hold only
+   * if one name matches both. If false, they are about an address, for which DNS can have resolved several
+   * names.
    */
   readonly aboutOneName?: boolean;
-  /** Returns whether an atom holds; undefined if this is not known. */
+  /**
+   * Returns whether a fact about the flow (an atom, such as a granted hostname) is true; undefined if this is
+   * not known.
+   */
   readonly known?: (atom: Atom) => boolean | undefined;
 };
 
 /**
- * Numbers conditions. A condition is a set of atoms that must all hold. `ALWAYS` is the empty set.
+ * Gives numbers to conditions. A condition is a set of facts (atoms) that must all be true. `ALWAYS` is the
+ * empty set.
  */
 export class Conditions {
   readonly #atoms: Atom[] = [];
   readonly #atomNumbers = new Map<string, number>();
   readonly #conditions: (readonly number[])[] = [[]];
   readonly #conditionNumbers = new Map<string, number>([['', ALWAYS]]);
-  /** For each atom, the atoms that hold if it holds. Computed again after an atom is added. */
+  /** For each fact (atom), the facts that are true if it is true. Computed again after a fact is added. */
   readonly #implied = new Map<number, readonly number[]>();
 
   constructor(private readonly options: ConditionsOptions = {}) {}
@@ -54,7 +59,10 @@ export class Conditions {
     return this.#atoms.push(atom) - 1;
   }
 
-  /** Returns the number of the condition that all these atoms hold, without those that are known to hold. */
+  /**
+   * Returns the number of the condition that all these facts (atoms) are true. Omits facts that are known to
+   * be true.
+   */
   allOf(atoms: readonly number[]): number {
     const { known: isKnown } = this.options;
     let open = atoms;
@@ -71,7 +79,7 @@ export class Conditions {
     return this.#conditions.push(sorted) - 1;
   }
 
-  /** Returns all atoms; the index of an atom is its number. */
+  /** Returns all facts (atoms); the index of a fact is its number. */
   all(): readonly Atom[] {
     return this.#atoms;
   }
@@ -88,18 +96,19 @@ export class Conditions {
     return this.atomsOf(condition).some((atom) => itemAt(this.#atoms, atom).kind === 'tls');
   }
 
-  /** Returns the atoms of a condition that the kernel decides: all without those about TLS. */
+  /** Returns those facts (atoms) of a condition that the kernel can check: all except those about TLS. */
   kernelAtoms(condition: number): readonly number[] {
     return this.atomsOf(condition).filter((atom) => itemAt(this.#atoms, atom).kind !== 'tls');
   }
 
-  /** Whether the atoms of a condition are among `holding`. */
+  /** Returns whether all facts (atoms) of a condition are in `holding`, the facts that are true. */
   holds(condition: number, holding: ReadonlySet<number>): boolean {
     return this.atomsOf(condition).every((atom) => holding.has(atom));
   }
 
   /**
-   * Returns these atoms and all atoms that hold if they hold. Returns null if no flow can fulfil them all.
+   * Returns these facts (atoms) and all facts that follow from them. Returns null if no flow can have all of
+   * them.
    */
   closure(atoms: readonly number[]): ReadonlySet<number> | null {
     const holding = new Set<number>();

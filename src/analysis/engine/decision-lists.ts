@@ -21,8 +21,8 @@ export function passes(outcome: Outcome): boolean {
 }
 
 /**
- * One step of a decision list: the outcome if the condition holds. `tag` identifies the origin of the entry,
- * and 0 means that both sides of the comparison have this entry.
+ * One entry of a decision list: its outcome applies if its condition holds. `tag` is a number for the changed
+ * rule or default that the entry comes from; 0 means that both compared policies have this entry.
  */
 export type Entry = { readonly condition: number; readonly outcome: Outcome; readonly tag: number };
 
@@ -43,12 +43,12 @@ export type Change = {
 
 const MAX_UNLESS = 8;
 
-/** The empty list: it leaves every flow open. */
+/** The number of the empty decision list, which decides no flow. */
 export const OPEN = 0;
 
 /**
- * Numbers decision lists. The first entry whose condition holds decides. A list that ends with an entry
- * without condition is closed: it decides every flow.
+ * Gives numbers to decision lists. The first entry whose condition is fulfilled decides. A list whose last
+ * entry has no condition is closed: it decides every flow.
  */
 export class DecisionLists {
   readonly #entries: Entry[] = [];
@@ -68,7 +68,7 @@ export class DecisionLists {
     this.#lists.intern(this.#work.array, 0, 0);
   }
 
-  /** Returns the number of the list with these entries. */
+  /** Returns the number of the decision list with these entries. */
   of(entries: readonly Entry[]): number {
     this.#work.length = 0;
     for (const entry of entries) this.#work.push(this.#number(entry));
@@ -88,7 +88,7 @@ export class DecisionLists {
     return list !== OPEN && itemAt(this.#entries, u32At(this.#lists.cells.array, end - 1)).condition === ALWAYS;
   }
 
-  /** Returns the list `first`, and where it leaves a flow open, the list `second`. */
+  /** Returns the decision list that decides by `first`, and by `second` where `first` decides nothing. */
   orElse(first: number, second: number): number {
     if (first === OPEN) return second;
     if (second === OPEN || first === second || this.isClosed(first)) return first;
@@ -105,8 +105,9 @@ export class DecisionLists {
     const entries = [...first, ...second.filter(({ condition }) => !conditions.has(condition))];
     const last = itemAt(entries, entries.length - 1);
     if (last.condition !== ALWAYS) return this.of(entries);
-    // An entry just before the last one, with the same outcome, decides nothing that the last one would
-    // decide otherwise. An entry about TLS stays, because it makes the service plane inspect the flow.
+    // Remove an entry before the last one if it has the same outcome: the last entry decides its flows in the
+    // same way. Keep an entry about TLS, because it makes the service plane (TLS and HTTP inspection) inspect
+    // the flow.
     while (entries.length > 1) {
       const before = itemAt(entries, entries.length - 2);
       if (before.outcome !== last.outcome || before.tag !== last.tag || this.conditions.isTls(before.condition)) break;
@@ -115,7 +116,10 @@ export class DecisionLists {
     return this.of(entries);
   }
 
-  /** Returns the number of the changes from one list to another; none if they decide every flow alike. */
+  /**
+   * Returns the number that stands for the changes from one decision list to another, as a list; an empty
+   * list if both decide every flow in the same way.
+   */
   differences(one: number, other: number): readonly number[] {
     if (one === other) return [];
     const key = one * PAIR + other;
@@ -132,9 +136,9 @@ export class DecisionLists {
   }
 
   /**
-   * Compares two lists. Two lists decide a flow differently only if one of the two deciding entries has a
-   * tag: entries that both sides have are in the same order on both sides. So it is sufficient to look at
-   * the flows for which the conditions of two entries hold, of which one has a tag.
+   * Compares two decision lists. They decide a flow differently only if one of the two deciding entries comes
+   * from a changed rule (has a tag), because the other entries have the same order in both lists. So it is
+   * sufficient to compare the flows that fulfil the conditions of two entries, one of them with a tag.
    */
   #compare(one: readonly Entry[], other: readonly Entry[]): Change[] {
     const found: Change[] = [];
@@ -166,7 +170,10 @@ export class DecisionLists {
     return this.#withoutRepeated(found);
   }
 
-  /** Returns conditions of entries that undo a change if they hold in addition to its own condition. */
+  /**
+   * Returns the conditions of other entries that cancel a change if they are fulfilled in addition to its own
+   * condition.
+   */
   #exceptions(attribute: Change['attribute'], condition: number, lists: readonly (readonly Entry[])[]): number[] {
     const own = this.conditions.atomsOf(condition);
     const found: number[] = [];
@@ -186,7 +193,7 @@ export class DecisionLists {
     return found;
   }
 
-  /** Removes a change that a change with a weaker condition already states. */
+  /** Removes each change that another change with a weaker condition already includes. */
   #withoutRepeated(found: readonly Change[]): Change[] {
     return found.filter((change) => {
       const atoms = new Set(this.conditions.atomsOf(change.condition));
@@ -201,7 +208,10 @@ export class DecisionLists {
     });
   }
 
-  /** Returns the entry that decides the verdict, or the first entry that the kernel finds. */
+  /**
+   * Returns the first entry of a decision list that applies if the facts `holding` are true. `attribute`:
+   * whether the verdict is asked, or the first entry that the kernel would find.
+   */
   #first(attribute: Change['attribute'], list: readonly Entry[], holding: ReadonlySet<number>): Entry | undefined {
     return list.find(({ condition }) =>
       attribute === 'verdict'

@@ -5,12 +5,16 @@ import type { Budget } from '#policy/model/budget.js';
 import type { Pieces } from './pieces.js';
 
 /**
- * The nodes below a level: those of the next level, or the decision lists. Node 0 leaves every flow open.
+ * The nodes of the level below a level of a decision diagram, or the decision lists below the lowest level.
+ * Node 0 decides no flow.
  */
 export type Below = {
   orElse(first: number, second: number): number;
   isClosed(node: number): boolean;
-  /** Returns the numbers of the pieces in which two nodes differ; none if they decide every flow alike. */
+  /**
+   * Returns the numbers of the sets of flows (pieces) that two nodes decide differently; none if they decide
+   * every flow in the same way.
+   */
   differences(one: number, other: number): readonly number[];
 };
 
@@ -20,12 +24,18 @@ export type Below = {
  * interval. Equal nodes have the same number. Neighbouring intervals have different nodes below.
  */
 export class DiagramLevel implements Below {
-  /** Each node is a sequence of pairs: the first value of an interval, and the node below. */
+  /**
+   * Each node is a sequence of pairs: the first value of an interval of the field, and the node of the level
+   * below for it.
+   */
   readonly #nodes: Sequences;
   readonly #memo = new Map<number, number>();
   readonly #differences = new Map<number, readonly number[]>();
   readonly #closed = new Map<number, boolean>();
-  /** Where the next node of this level is built: building a node builds no other node of the same level. */
+  /**
+   * The builder for the next node of this level. One is sufficient, because building a node builds no other
+   * node of the same level.
+   */
   readonly #built = new NodeBuilder();
 
   constructor(
@@ -39,7 +49,8 @@ export class DiagramLevel implements Below {
   }
 
   /**
-   * Returns the node that has `inside` below the values of these intervals, and `outside` below all others.
+   * Returns the node that leads to the lower node `inside` for the values in these intervals, and to
+   * `outside` for all other values.
    */
   node(intervals: Iterable<readonly [from: number, to: number]>, inside: number, outside = 0): number {
     const built = this.#built.begin();
@@ -76,7 +87,10 @@ export class DiagramLevel implements Below {
     return node;
   }
 
-  /** Returns `orElse` of all these nodes in order. Joins neighbours first, so that most nodes stay small. */
+  /**
+   * Combines all these nodes in order by `orElse`. Combines neighbours first, so that most intermediate nodes
+   * stay small.
+   */
   sequence(nodes: readonly number[]): number {
     let level = nodes;
     while (level.length > 1) {
@@ -104,7 +118,7 @@ export class DiagramLevel implements Below {
     return found;
   }
 
-  /** Visits the intervals in which neither of two nodes changes its node below. */
+  /** Visits the largest intervals of values for which each of the two nodes leads to a single lower node. */
   #walk(first: number, second: number, visit: (from: number, to: number, one: number, other: number) => void): void {
     // `visit` does not add nodes to this level, so these arrays stay the same.
     const cells = this.#nodes.cells.array;
@@ -127,7 +141,9 @@ export class DiagramLevel implements Below {
   }
 }
 
-/** Collects the intervals of a node in ascending order, and joins neighbours with the same node below. */
+/**
+ * Collects the intervals of a node in ascending order, and joins neighbours that lead to the same lower node.
+ */
 class NodeBuilder {
   readonly cells = new GrowingUint32Array(16);
 
@@ -138,7 +154,7 @@ class NodeBuilder {
 
   add(from: number, below: number): void {
     const { cells } = this;
-    // An interval that begins where the last one begins replaces it.
+    // Replace the last interval if the new one begins at the same value.
     if (cells.length > 0 && cells.array[cells.length - 2] === from) cells.length -= 2;
     if (cells.length > 0 && cells.array[cells.length - 1] === below) return;
     cells.push(from);

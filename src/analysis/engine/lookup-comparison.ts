@@ -13,7 +13,9 @@ import { entriesOfDefault, forLookups, lookupEntriesOf } from './rule-entries.js
 /** The changes of the DNS lookups of some sources (D11). */
 export type ChangedLookups = { readonly sources: readonly ValueSet[]; readonly changes: readonly Change[] };
 
-/** Compares the DNS lookups of populations. */
+/**
+ * Compares how two policies decide the DNS lookups of sources that belong to the same groups (populations).
+ */
 export class LookupComparison {
   readonly #lists: DecisionLists;
   readonly #nodes = new Map<Member, number>();
@@ -35,7 +37,7 @@ export class LookupComparison {
     });
   }
 
-  /** Whether a rule or default changed for the population that can decide lookups. */
+  /** Returns whether a rule or default changed that can decide DNS lookups of these sources. */
   isChanged({ changed }: Planned): boolean {
     return this.alignment.changedDefault > 0 || changed.some((member) => this.#canDecide(member));
   }

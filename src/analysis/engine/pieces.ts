@@ -9,8 +9,9 @@ import type { Budget } from '#policy/model/budget.js';
 export type ValueSet = readonly number[];
 
 /**
- * Numbers the pieces in which two diagrams differ. A piece of a level is a piece of the level below together
- * with a set of values of this level; a piece of the lowest level is a number of `DecisionLists.difference`.
+ * Gives numbers to the sets of flows (pieces) that two decision diagrams decide differently. A piece of a
+ * level consists of a piece of the level below and a set of values of this level; a piece of the lowest level
+ * is a number of `DecisionLists.difference`.
  */
 export class Pieces {
   readonly #sets: Sequences;
@@ -22,7 +23,9 @@ export class Pieces {
     this.#sets = new Sequences(budget, 'lists', 2);
   }
 
-  /** Returns one piece for each piece of the level below, with its set of values. */
+  /**
+   * Returns one set of flows (piece) for each piece of the level below, with the set of values of this level.
+   */
   extend(sets: ReadonlyMap<number, ValueSet>): readonly number[] {
     return [...sets].map(([below, values]) => this.piece(below, this.setNumber(values)));
   }
@@ -44,7 +47,10 @@ export class Pieces {
     return this.#set.push(set) - 1;
   }
 
-  /** Returns the piece below, and the number of the set of values. */
+  /**
+   * Returns the parts of a piece (set of flows): the piece of the level below, and the number of the set of
+   * values.
+   */
   parts(piece: number): readonly [below: number, set: number] {
     return [itemAt(this.#below, piece), itemAt(this.#set, piece)];
   }

@@ -8,13 +8,14 @@ import { DiagramLevel } from './diagram-level.js';
 import { Pieces, type ValueSet } from './pieces.js';
 import type { Shape } from './rule-shape.js';
 
-/** The number of `portMapKey` values, and the number of source ports. */
+/** The number of possible values of `portMapKey` (protocol and port), and then the number of source ports. */
 export const KEYS = portMapKey(255, 0xffff) + 1;
 export const PORTS = 0x1_0000;
 
 /**
- * The decision diagrams of rules: destination, then `portMapKey`, then source port, then a decision list. A
- * diagram is a number, and equal diagrams have the same number. Diagram 0 leaves every flow open.
+ * The decision diagrams of rules. Their levels are destination, `portMapKey` (protocol and port) and source
+ * port, and the last level leads to a decision list. A diagram is a number; equal diagrams have the same
+ * number. Diagram 0 decides no flow.
  */
 export class RuleDiagrams {
   readonly #pieces = new Pieces(Budget.unlimited);
@@ -23,7 +24,7 @@ export class RuleDiagrams {
   readonly #keys: DiagramLevel;
   readonly #destinations: DiagramLevel;
 
-  /** `axis`: the destinations, cut at each bound of a rule or mask. */
+  /** `axis`: the destination addresses, divided at each bound of a rule or of the question. */
   constructor(
     private readonly axis: Axis,
     conditions: Conditions,
@@ -36,7 +37,8 @@ export class RuleDiagrams {
   }
 
   /**
-   * Returns the diagram that decides the flows of a shape by a list of entries, and leaves the others open.
+   * Returns the diagram that decides the flows of a set (shape) by a decision list with these entries, and
+   * decides no other flow.
    */
   within({ destinations, keys, sourcePorts }: Shape, entries: readonly Entry[]): number {
     const list = this.#lists.of(entries);
@@ -44,12 +46,15 @@ export class RuleDiagrams {
     return this.#destinations.node(this.#intervalsOf(destinations), this.#keys.node(intervalsOf(keys), ports));
   }
 
-  /** Returns the diagram that decides every flow by a list of entries. */
+  /** Returns the diagram that decides every flow by a decision list with these entries. */
   everywhere(entries: readonly Entry[]): number {
     return this.within(EVERYTHING, entries);
   }
 
-  /** Returns the diagram that leaves the flows of a shape open, and decides all others as outside of it. */
+  /**
+   * Returns the diagram that decides no flow of a set (shape), and decides all other flows as outside of the
+   * question.
+   */
   mask({ destinations, keys, sourcePorts }: Shape): number {
     const outside = this.#lists.of([{ condition: ALWAYS, outcome: 'outside', tag: 0 }]);
     const everyPort = this.#ports.node([[0, PORTS]], outside);
@@ -59,27 +64,32 @@ export class RuleDiagrams {
     return this.#destinations.node(this.#intervalsOf(destinations), below, everyKey);
   }
 
-  /** Returns the diagram `first`, and where it leaves a flow open, the diagram `second`. */
+  /** Returns the diagram that decides by `first`, and by `second` where `first` decides nothing. */
   orElse(first: number, second: number): number {
     return this.#destinations.orElse(first, second);
   }
 
-  /** Returns `orElse` of all these diagrams in order. */
+  /** Combines all these diagrams in order by `orElse`. */
   sequence(diagrams: readonly number[]): number {
     return this.#destinations.sequence(diagrams);
   }
 
-  /** Whether a diagram leaves no flow open. */
+  /** Returns whether a diagram decides every flow. */
   isClosed(diagram: number): boolean {
     return this.#destinations.isClosed(diagram);
   }
 
-  /** Returns the numbers of the pieces in which two diagrams differ; none if they decide every flow alike. */
+  /**
+   * Returns the numbers of the sets of flows (pieces) that two diagrams decide differently; none if they
+   * decide every flow in the same way.
+   */
   differences(one: number, other: number): readonly number[] {
     return this.#destinations.differences(one, other);
   }
 
-  /** Returns the flows of a piece. `destinations`: intervals of pieces of the axis. */
+  /**
+   * Returns the flows of a piece. `destinations`: ranges of indexes of destination intervals (see `Axis`).
+   */
   flowsOf(piece: number): {
     readonly destinations: ValueSet;
     readonly keys: ValueSet;

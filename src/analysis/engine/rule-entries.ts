@@ -26,7 +26,7 @@ export function entriesOfRule(
   if (!readsCertificate(tls)) return found;
   const hidden = conditions.atom({ kind: 'tls', state: 'hidden', block, tls });
   const ofHidden: Decides = { action: tls.tls13_uninspectable === 'allow' ? 'allow' : 'deny', mode };
-  // The scope of a source in the group depends on the action of the rule, not on the action for a hidden
+  // Whether the rule applies to the source depends on the action of the rule, not on the action for a hidden
   // certificate.
   const outcome = outcomeFor(ofHidden.action, mode);
   return [
@@ -37,7 +37,10 @@ export function entriesOfRule(
   ];
 }
 
-/** Returns the entries of a rule for DNS lookups (D11); none if the rule decides no lookup. */
+/**
+ * Returns the decision entries (condition and outcome) of a rule for DNS lookups (D11); none if the rule
+ * decides no lookup.
+ */
 export function lookupEntriesOf(
   rule: Rule,
   tag: number,
@@ -57,7 +60,7 @@ export const forLookups = ({ action, mode }: Decides): Decides => ({
   mode: action === 'allow' ? 'enforce' : mode,
 });
 
-/** Returns the entries of a default of a group. */
+/** Returns the decision entries (condition and outcome) of the default of a group. */
 export function entriesOfDefault(
   decided: Decides,
   tag: number,
@@ -80,15 +83,15 @@ function entries(
   );
 }
 
-/** Returns an entry; none if its condition never holds. */
+/** Returns a decision entry as a list; an empty list if its condition can never be fulfilled. */
 function entryFor(atoms: readonly number[], outcome: Entry['outcome'], tag: number, conditions: Conditions): Entry[] {
   const condition = conditions.allOf(atoms);
   return condition === NEVER ? [] : [{ condition, outcome, tag }];
 }
 
 /**
- * Returns the conditions, one of which must hold for a rule or default with this action to apply to the
- * source (`ruleScopeOf`).
+ * Returns conditions of which at least one must be fulfilled, so that a rule or default with this action
+ * applies to the source (`ruleScopeOf`).
  */
 function scopesOf(action: Action, selectors: Group['selectors'] | null, conditions: Conditions): readonly number[][] {
   if (selectors === null) return [[]];

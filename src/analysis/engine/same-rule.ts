@@ -1,6 +1,6 @@
 import type { Prefix, Range, Rule } from '#contracts/policy/policy-model.js';
 
-/** Whether two rules match the same flows by their text, and decide them alike. Ignores their ids. */
+/** Returns whether two rules have equal matchers and the same action and mode. Ignores their ids. */
 export function isSameRule(one: Rule, other: Rule): boolean {
   return (
     one === other ||

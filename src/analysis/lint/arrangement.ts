@@ -1,6 +1,6 @@
 /**
- * A change of the rules of a policy, by their numbers: rules that are removed, and rules that are evaluated
- * at another place of their group. A place is a number of a rule, or a fraction between two numbers.
+ * A change of the order of the rules of a policy: some rules are removed, and some are evaluated at another
+ * position of their group. A position is the number of a rule, or a fraction between two numbers.
  */
 export class Arrangement {
   static readonly original = new Arrangement(new Set(), new Map());

@@ -1,7 +1,7 @@
 import type { LintEdit } from '#contracts/analysis/policy-lint.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 
-/** An edit, with the rule that `replace_rule` puts in place of another. */
+/** A proposed edit of a policy. `merged`: the new rule of an edit `replace_rule`. */
 export type Proposal = { readonly edit: LintEdit; readonly merged?: Rule };
 
 /** Returns the policy after edits. Groups and rules that no edit names stay the same objects. */

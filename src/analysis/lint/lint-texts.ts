@@ -2,7 +2,7 @@ import { deciderText } from '#analysis/answer/ask.js';
 import type { FlowDecider } from '#contracts/analysis/flow-region.js';
 import { LINT_CHECKS, type LintCheck, type MergedMatchers } from '#contracts/analysis/policy-lint.js';
 
-/** The maximum number of deciders and rules in a sentence. */
+/** The maximum number of rules and defaults that a sentence names. */
 const NAMED = 3;
 
 export function unreachableText(group: string, rule: string | null, by: readonly FlowDecider[]): string {

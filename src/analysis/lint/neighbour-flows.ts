@@ -9,19 +9,22 @@ import { itemAt } from '#arrays/read.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { PolicyRules } from './policy-rules.js';
 
-/** A rule as a population sees it. */
+/** A rule, by its number, with the code of its group for the sources in question (see `Scoped`). */
 export type Item = { readonly number: number; readonly code: Scoped };
 
-/** The tag of a rule that is not in the same place in both of two compared sequences. */
+/** The tag for rules that do not have the same position in both compared sequences. */
 const CHANGED = 1;
 
-/** The decision diagrams of rules within the flows of one shape. A diagram is a number. */
+/**
+ * The decision diagrams of rules, limited to the flows that one rule matches (its shape). A diagram is a
+ * number.
+ */
 export class NeighbourFlows {
   readonly #conditions = new Conditions();
   readonly #diagrams: RuleDiagrams;
   readonly #mask: number;
 
-  /** `numbers`: the rules that match a flow of the shape. */
+  /** `numbers`: the numbers of the rules that match at least one of these flows. */
   constructor(
     private readonly rules: PolicyRules,
     shape: Shape,
@@ -35,8 +38,8 @@ export class NeighbourFlows {
   }
 
   /**
-   * Whether two sequences of rules decide a flow differently. They have the same rules in the same order,
-   * except for the rules in `changed`. `end`: see `GroupPopulation`.
+   * Returns whether two sequences of rules decide a flow differently. They have the same rules in the same
+   * order, except for the rules in `changed`. `end`: see `GroupPopulation`.
    */
   differ(one: readonly Item[], other: readonly Item[], changed: readonly number[], end: number | null): boolean {
     const [left, right] = [one, other].map((items) => {
@@ -46,11 +49,12 @@ export class NeighbourFlows {
     return this.#diagrams.differences(left, right).length > 0;
   }
 
-  /** Whether a rule decides a flow that no rule in front decides. */
+  /** Returns whether a rule decides a flow that none of the earlier rules `front` decides. */
   isDecided(item: Item, front: readonly Item[]): boolean {
     const before = this.#sequence(front, () => 0);
     if (this.#diagrams.isClosed(before)) return false;
-    // The outcome `outside` is that of no other rule, so each flow that the rule decides is a difference.
+    // Use the outcome `outside`, which no other rule has. So each flow that the rule decides appears as a
+    // difference.
     const entries = this.#entries(item, CHANGED).map((entry): Entry => ({ ...entry, outcome: 'outside' }));
     const marked = this.#diagrams.within(this.rules.shapeOf(item.number), entries);
     const rest = this.#diagrams.everywhere([{ condition: ALWAYS, outcome: 'allow', tag: 0 }]);
@@ -59,9 +63,9 @@ export class NeighbourFlows {
   }
 
   /**
-   * Returns the numbers of the rules that decide a flow. `end`: the group whose default decides the others,
-   * null for the default of the policy; undefined if nothing decides them. Null in the result is the default
-   * of the policy.
+   * Returns the numbers of the rules that decide at least one of the flows. `end`: the group whose default
+   * decides the remaining flows; null for the default of the policy; undefined if nothing decides them. In
+   * the result, null stands for the default of the policy.
    */
   deciders(items: readonly Item[], end: number | null | undefined): Set<number | null> {
     const places = new Map(items.map((item, at) => [item, at]));

@@ -20,7 +20,7 @@ export class NeighbourLookups {
     this.#lists = new DecisionLists(this.#conditions, budget);
   }
 
-  /** Whether two sequences of rules decide a lookup differently, see `NeighbourFlows.differ`. */
+  /** Returns whether two sequences of rules decide a DNS lookup differently, see `NeighbourFlows.differ`. */
   differ(one: readonly Item[], other: readonly Item[], changed: readonly number[], end: number | null): boolean {
     const [left, right] = [one, other].map((items) => {
       const list = this.#sequence(items, changed);
@@ -29,7 +29,7 @@ export class NeighbourLookups {
     return this.#lists.differences(left, right).length > 0;
   }
 
-  /** Whether a rule decides a lookup that no rule in front decides. */
+  /** Returns whether a rule decides a DNS lookup that none of the earlier rules `front` decides. */
   isDecided(item: Item, front: readonly Item[]): boolean {
     const before = this.#sequence(front, []);
     const marked = this.#lists.of(

@@ -1,13 +1,16 @@
 import { Arrangement } from './arrangement.js';
 import type { LintContext } from './lint-context.js';
 
-/** A rule without which everything is decided alike. `by`: what decides its flows then. */
+/**
+ * A rule that can be removed without a change for any flow. `by`: the numbers of the rules and defaults that
+ * decide its flows then.
+ */
 export type Removable = { readonly group: number; readonly rule: number; readonly by: readonly (number | null)[] };
 
 /**
- * Finds rules without which each flow and lookup is decided alike. Each rule can be removed alone. The first
- * `limit` rules can also be removed together with those that `proposed` removes. Leaves out the rules in
- * `unreachable`.
+ * Finds rules that can be removed without a change for any flow or DNS lookup. Each rule can be removed
+ * alone. The first `limit` rules can also be removed together with those that `proposed` removes. Omits the
+ * rules in `unreachable`.
  */
 export function removableRules(
   context: LintContext,

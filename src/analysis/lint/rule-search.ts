@@ -2,11 +2,11 @@ import type { Window } from '#analysis/engine/rule-shape.js';
 import { itemAt } from '#arrays/read.js';
 import type { Rule } from '#contracts/policy/policy-model.js';
 
-/** The rules of all groups in one list, whose index of destinations finds rules of many groups. */
+/** A search in the rules of all groups by destination, with one index for all groups. */
 export class RuleSearch {
   readonly #withDestination: readonly Rule[];
   readonly #numbers: readonly number[];
-  /** The other rules of each group, and their numbers. */
+  /** For each group, the rules without a destination, and their numbers. */
   readonly #withoutDestination = new Map<number, { readonly rules: Rule[]; readonly numbers: number[] }>();
 
   constructor(private readonly all: { readonly rules: readonly Rule[]; readonly groupOf: (number: number) => number }) {
@@ -26,7 +26,10 @@ export class RuleSearch {
     this.#withDestination = numbers.map((number) => itemAt(all.rules, number));
   }
 
-  /** Returns the numbers of the rules of these groups that match a flow of a window, ascending. */
+  /**
+   * Returns the numbers of those rules of these groups that match at least one flow of a set (window),
+   * ascending.
+   */
   touching(window: Window, groups: ReadonlySet<number>): number[] {
     const found = window
       .rulesInside(this.#withDestination, (at) => groups.has(this.all.groupOf(itemAt(this.#numbers, at))))

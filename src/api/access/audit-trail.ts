@@ -54,7 +54,7 @@ function isRefusal({ code }: ApiError): boolean {
 
 function isChange(request: FastifyRequest, { statusCode }: FastifyReply): boolean {
   if (SAFE_METHODS.includes(request.method) || statusCode < 200 || statusCode > 299) return false;
-  // A client that signs out without a session changes nothing.
+  // A sign-out without a session changes nothing, so it is not recorded.
   if (request.access === 'sign_in' && request.caller === null) return false;
   const { dry_run: dryRun = false } = (request.query ?? {}) as { readonly dry_run?: unknown };
   return dryRun === false && !CHANGE_NOTHING.includes(operationOf(request) ?? undefined);

@@ -29,12 +29,15 @@ const SignInLinkSchema = z
   .meta({ id: 'SignInLink' });
 
 const PATH = '/api/v1/session';
-/** The routes authenticate the client themselves. */
+/** These routes are open without a token, because they authenticate the client themselves. */
 const config = { access: { management: 'sign_in' } } as const;
 
 export const sessionResource: Resource = (api, management) => {
   const { sessions } = management;
-  /** Returns the token of the bearer or of the code with which a client signs in. */
+  /**
+   * Returns the API token with which a client signs in: from the header Authorization, or that of a one-time
+   * code.
+   */
   const tokenOf = async (request: FastifyRequest, code: string | undefined): Promise<TokenId> => {
     const { authorization } = request.headers;
     if (code === undefined) {
@@ -137,7 +140,7 @@ export const sessionResource: Resource = (api, management) => {
     async (request, reply) => {
       const { caller, session } = request;
       if (caller === null) throw new ApiError('unauthenticated');
-      // Otherwise a session could replace itself without end.
+      // A session that could create sign-in links could start new sessions for ever, beyond its own lifetime.
       if (session !== null) throw new ApiError('forbidden', 'a session cannot create a sign-in link: use its token');
       const { code, expiresAt } = sessions.codes.issue(caller);
       return reply.code(201).send({ code, expires_at: expiresAt.toISOString() });

@@ -9,7 +9,7 @@ import { dryRunQuery, NOT_EMPTY, noQuery } from '#api/requests/query-parameters.
 import { inForceSince } from '#api/status/in-force.schema.js';
 import type { ClusterNode } from '#cluster/operations.js';
 
-/** The minimum difference of the clocks in milliseconds that is shown. */
+/** A clock difference between two nodes is shown only if it is at least this many milliseconds. */
 const LEAST_MS = 1_000;
 
 const NodeSchema = z
@@ -176,7 +176,7 @@ function shown(
     state: report !== undefined ? answered : member === null ? 'absent' : 'no_response',
     failing_checks: (report?.checks ?? []).filter(({ ok }) => !ok).map(({ name }) => name),
     error: report === undefined ? error : null,
-    // While etcd is away, only the node itself knows it.
+    // While etcd is unreachable, only the report of the node itself contains its generation.
     generation: report?.generation ?? member?.generation ?? null,
     started_at: member?.since ?? null,
     in_force_since: report?.in_force_since ?? null,

@@ -32,7 +32,7 @@ export class UpgradeRequest extends IncomingMessage {
     return this.offersUpgrade && (this.method === 'CONNECT' || this.#wantsStream());
   }
 
-  /** Whether the client offers an upgrade that the server ignores. */
+  /** Whether the request offers a change of the protocol (`Upgrade`) that the server ignores. */
   get isUnwantedOffer(): boolean {
     return this.offersUpgrade && !this.upgrade;
   }

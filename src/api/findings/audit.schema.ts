@@ -129,7 +129,7 @@ export function filterOf(query: z.infer<typeof findingsQuery>): FindingFilter {
   };
 }
 
-/** `nodeId` is the only node id of each finding. */
+/** Returns a page of findings in the form of the API. `nodeId`: the node that has seen all of them. */
 export function shownPage({ items, next }: FindingPage, nodeId: string): z.infer<typeof FindingsSchema> {
   return {
     items: items.map((finding) => shownFinding(finding, nodeId)),

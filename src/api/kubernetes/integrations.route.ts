@@ -246,8 +246,8 @@ export const integrationsResource: Resource = (api, { integrations }) => {
 };
 
 /**
- * Returns the stored integration; null if there is none. Throws an error for the integration of the
- * configuration, which cannot be written.
+ * Returns the stored integration; null if there is none. Throws an error for the integration (a Kubernetes
+ * API server) of the configuration, which cannot be written.
  */
 async function readWritable(
   integrations: Management['integrations'],
@@ -265,8 +265,8 @@ function shown(integration: IntegrationView): z.infer<typeof AnyIntegrationSchem
 }
 
 /**
- * Copies the members of an integration one by one. A spread would also copy secret members, which must never
- * be in a response.
+ * Copies the members of an integration (a Kubernetes API server) one by one. A spread would also copy secret
+ * members, which must never be in a response.
  */
 function shownStored(integration: StoredIntegrationView): z.infer<typeof IntegrationSchema> {
   const { name, kind, in_cluster, api_server_url, ca_cert_pem, revision, created_at, updated_at, updated_by } =

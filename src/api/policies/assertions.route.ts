@@ -59,11 +59,15 @@ const WRITE_ERRORS = [...errorsOf.body, 'invalid_header', 'precondition_failed']
 
 const etagOf = ({ revision }: Pick<AssertionList, 'revision'>): string => `"assertions.${revision}"`;
 
-/** The assertions that each write of the policy in force is checked with. */
+/**
+ * The routes for assertions: statements about flows that must be true after each write of the policy in
+ * force.
+ */
 export const assertionsResource: Resource = (api, { assertions }) => {
-  /** Writes the list that `change` returns, on the preconditions of a request. */
+  /** Writes the list of assertions that `change` returns, if the preconditions of the request (ETag) hold. */
   const write = async (request: FastifyRequest, dryRun: boolean, change: AssertionWrite['change'], only?: string) => {
-    // `If-None-Match: *` is about the one assertion, and `change` compares it.
+    // `If-None-Match: *` is a condition for the assertion in the path, not for the whole list: `change`
+    // checks it.
     const { expected } = isCreation(request, only)
       ? { expected: {} }
       : await readForWrite(request, () => assertions.readRevision(), etagOf);

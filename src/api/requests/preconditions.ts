@@ -19,9 +19,10 @@ export function preconditionsOf({ headers }: FastifyRequest): Preconditions {
 }
 
 /**
- * Reads a setting or an integration before a write, and checks the preconditions of the request. Returns the
- * stored object, and the revision that the write must replace, if the request has preconditions. The store
- * compares this revision again, so that another write between the check and this write is detected.
+ * Reads a setting or an integration (a Kubernetes API server) before a write, and checks the preconditions of
+ * the request. Returns the stored object, and the revision that the write must replace, if the request has
+ * preconditions. The store compares this revision again, so that another write between the check and this
+ * write is detected.
  */
 export async function readForWrite<Stored extends { readonly revision: number } | null>(
   request: FastifyRequest,
@@ -37,8 +38,9 @@ export async function readForWrite<Stored extends { readonly revision: number } 
 }
 
 /**
- * Checks the preconditions of a write to a setting or an integration. `etag` is the stored ETag; null if
- * nothing is stored. `src/policies/write/write-decision.ts` checks the preconditions of policies.
+ * Checks the preconditions of a write to a setting or an integration (a Kubernetes API server). `etag` is the
+ * stored ETag; null if nothing is stored. `src/policies/write/write-decision.ts` checks the preconditions of
+ * policies.
  */
 function checkPreconditions({ ifMatch, ifNoneMatch }: Preconditions, etag: string | null): void {
   if (ifMatch !== undefined && !matches(ifMatch, etag, 'strong')) {

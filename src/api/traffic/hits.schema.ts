@@ -67,7 +67,7 @@ export function shownHits(report: HitReport): z.infer<typeof HitsSchema> {
   };
 }
 
-/** The error for a cursor that was issued for another policy. */
+/** Returns the error for a page cursor that was issued for an earlier policy. */
 export function staleCursor(): ApiError {
   const message = 'Another policy was activated after this cursor was issued: begin again without a cursor.';
   return new ApiError('invalid_query', message, [{ pointer: '?cursor', code: 'invalid_parameter', message }]);

@@ -24,7 +24,7 @@ export function checkListener(server: URL, token: TokenFile): boolean {
   return reached.length > 0;
 }
 
-/** Returns the sockets of this network namespace that get connections to `server`. */
+/** Returns the listening sockets in this network namespace that would accept a connection to `server`. */
 export function listenersAt(server: URL): TcpListener[] {
   const all = tcpListeners(portOf(server));
   return addressesOf(server.hostname).flatMap((address) => mostSpecific(all, address) ?? []);

@@ -5,8 +5,8 @@ import type { AssertionFailure } from '#contracts/analysis/assertion.js';
 const SHOWN = 10;
 
 /**
- * Returns the message about assertions that refuse a write: a line for each, and an example flow. `file`: the
- * policy file with which the example flows are explained.
+ * Returns the text about assertions that refuse a write: for each a line and an example flow. `file`: the
+ * policy file that the commands to explain the example flows use.
  */
 export function brokenText(failures: readonly AssertionFailure[], file?: string): string {
   const { length } = failures;
@@ -18,7 +18,10 @@ export function brokenText(failures: readonly AssertionFailure[], file?: string)
   ].join('\n');
 }
 
-/** Returns the lines about one assertion: its first region, and a command that explains an example flow. */
+/**
+ * Returns the lines about one assertion: its first region (set of flows), and a command that explains an
+ * example flow.
+ */
 export function failureLines({ id, message, regions: [region] }: AssertionFailure, file?: string): string[] {
   const draft = file === undefined ? '' : ` -f ${inShell(file)}`;
   return [`  ${id}: ${message}`, ...(region === undefined ? [] : [`    ${explainCommand(region.example)}${draft}`])];

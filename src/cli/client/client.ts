@@ -42,7 +42,7 @@ type Reply = {
 type Download = {
   readonly fileName: string | undefined;
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Ends the download before the first chunk was read. */
+  /** Cancels the download before the first chunk is read. */
   readonly cancel: () => Promise<void>;
 };
 

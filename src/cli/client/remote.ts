@@ -15,7 +15,7 @@ export function remote(command: Command, forms: readonly Form[] = FORMS): Comman
   return printing(reaching(command), forms);
 }
 
-/** Adds the flags that select the node and the token. */
+/** Adds the command-line flags that select the node and the API token. */
 export function reaching(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration file of a node on this machine: its address and its admin.token')

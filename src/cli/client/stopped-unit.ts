@@ -57,7 +57,10 @@ export async function hasUnitFailed(server: URL): Promise<boolean> {
   return isOfThisMachine(server) && (await propertiesOfUnit()).ActiveState === 'failed';
 }
 
-/** `isStopped`: the unit has no process. `restarts`: the number of restarts by systemd. */
+/**
+ * The state of the systemd unit. `isStopped`: it has no process. `restarts`: how often systemd has restarted
+ * it.
+ */
 type UnitState = { readonly text: string; readonly isStopped: boolean; readonly restarts: number };
 
 /**

@@ -5,7 +5,9 @@ import { unitUser } from './node-user.js';
 import { groupName, type SystemUser, userName } from './system-user.js';
 import { mayRead, type Obstacle, obstacleTo } from './unreadable-file.js';
 
-/** The folders that `ProtectHome` of weir.service hides from the node. */
+/**
+ * The folders that the node cannot see, because its systemd unit weir.service has the option `ProtectHome`.
+ */
 const HIDDEN = ['/root', '/home', '/run/user'];
 /** The node refuses this key if other users than the owner can read it. */
 const OWN_ONLY = 'cluster.seal_key_file';

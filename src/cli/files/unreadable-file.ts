@@ -56,7 +56,7 @@ export function mayRead({ uid, gids }: SystemUser, path: string): boolean {
 
 const partsOf = (path: string): string[] => path.split('/').filter((part) => part !== '');
 
-/** Tests one class of the mode: owner, else group, else others. */
+/** Tests the permission bits of the file mode that apply to the user: owner, else group, else others. */
 function may({ uid, gids }: SystemUser, stats: Stats, permission: keyof typeof PERMISSIONS): boolean {
   const shift = uid === stats.uid ? 6 : gids.includes(stats.gid) ? 3 : 0;
   return (stats.mode & (PERMISSIONS[permission] << shift)) !== 0;

@@ -80,8 +80,9 @@ export function addDropIn(): void {
 }
 
 /**
- * Enables the units of a node and its guard, and starts the node. A running node starts again. Returns after
- * the node has reported that it is ready (sd_notify). Throws a `CliError` if the unit does not start.
+ * Enables the units of a node and its guard (nftables rules of Weir), and starts the node. A running node
+ * starts again. Returns after the node has reported that it is ready (sd_notify). Throws a `CliError` if the
+ * unit does not start.
  */
 export function startUnits(): void {
   for (const words of [

@@ -25,7 +25,10 @@ export const writtenSchema = storedSchema.extend({
   warnings: z.array(z.object({ code: z.string(), message: z.string() })).default([]),
 });
 
-/** Throws the refusal of a request about an integration, with advice about the command. */
+/**
+ * Throws the refusal of a request about an integration (a Kubernetes API server), with advice about the
+ * command.
+ */
 export function throwWithAdvice(name: string, refused: unknown): never {
   const code = refused instanceof RefusedError ? refused.code : undefined;
   switch (code) {

@@ -14,7 +14,7 @@ type Coverage = {
 export class NodeErrors {
   readonly #errors = new Map<string, string>();
 
-  /** The members about missing nodes in a JSON object that combines all pages. */
+  /** The members that say which nodes did not respond, for a JSON object that combines all pages. */
   get coverage(): Coverage {
     const errors = [...this.#errors].map(([node, error]) => ({ node_id: node, error }));
     return { partial: errors.length > 0, node_errors: errors };

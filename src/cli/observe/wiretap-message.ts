@@ -66,7 +66,10 @@ export function wiretapLine(message: WiretapMessage, style: Style): string {
   return cells.join('  ').trimEnd();
 }
 
-/** The number of messages that a folded message stands for; of lookups in a message about them. */
+/**
+ * Returns the number of messages that the node combined into this one (`--fold`), such as `×12`; for a
+ * message about lookups, the number of lookups. Empty for one.
+ */
 function foldedCells({ first_seen: firstSeen, count }: WiretapMessage): string[] {
   return typeof firstSeen === 'string' && typeof count === 'number' && count > 1 ? [`×${count}`] : [];
 }
@@ -100,7 +103,7 @@ function dnsCells(message: WiretapMessage): string[] {
   return ['dns ', asked, deciderOf(message)];
 }
 
-/** Adds the hostnames known for an address. */
+/** Returns the known hostnames of an address as text to append to the address. */
 function named(known: readonly string[] | null | undefined, at: string): string {
   return known === null || known === undefined || known.length === 0 ? at : `${known.join(',')} (${at})`;
 }

@@ -20,7 +20,7 @@ const writtenSchema = recordSchema.extend({ warnings: z.array(problemSchema), pr
 export const drySchema = writtenSchema.extend({
   program_lines: z.number(),
   diff: diffSchema.nullish(),
-  // An older node has no assertions.
+  // Nodes with an older build omit this member.
   assertions: z.array(z.looseObject({ id: z.string(), effect: z.string() })).default([]),
 });
 
@@ -28,13 +28,13 @@ export const drySchema = writtenSchema.extend({
 export type Applied = {
   readonly record: PolicyRecord;
   readonly dry_run: boolean;
-  /** The generation of the program in force; null for a dry run. */
+  /** The generation (activation number) of the policy in force; null for a dry run. */
   readonly generation: number | null;
   readonly etag: string | null;
   readonly warnings: readonly Problem[];
   /**
    * The proof of the new program. Null if the write activated nothing or no dataplane runs. Also null if the
-   * API responds in singleton form, because such a response contains no proof.
+   * API responds in singleton form (without name and mode), because such a response contains no proof.
    */
   readonly proof: z.infer<typeof proofSchema>;
   /** The flows that the change opens and closes. Only the response to a dry run has it. */

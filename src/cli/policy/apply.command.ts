@@ -91,8 +91,8 @@ async function put(client: Client, write: Write, etag: string | undefined, optio
     throw new CliError(
       'the policy was written, but another client has replaced it since; `weir policy list` shows the current policies',
     );
-  // The response in singleton form contains only the codes of warnings. Request a dry run of the same
-  // policy, whose response contains the messages.
+  // The response in singleton form (without name and mode) contains only the codes of warnings. Request a dry
+  // run of the same policy, whose response contains the messages.
   const found = warningsIn(answer.headers);
   const described = found.length === 0 ? [] : parseReply(drySchema, (await ask([DRY_RUN])).body).warnings;
   const warnings = found.flatMap((warning) => {

@@ -2,7 +2,7 @@ import { Option } from 'commander';
 
 /** The nodes of a cluster that must enforce a write before the node responds. */
 const NODES = ['quorum', 'all'] as const;
-/** The value of `--wait` that waits for the readiness of the node. */
+/** The value of the flag `--wait` with which a command waits until the node is ready. */
 export const READY = 'ready';
 export type ClusterOptions = { readonly rehearse: boolean; readonly wait?: string };
 

@@ -29,7 +29,7 @@ export type ItemChange = {
 
 type Item = Readonly<Record<string, unknown>>;
 
-/** Compares two policies in singleton form. */
+/** Compares two policies in singleton form (without name and mode). */
 export function differenceOf(before: Item, after: Item): PolicyDifference {
   const groups = compareItems(before.source_groups, after.source_groups, ['rules']);
   return {

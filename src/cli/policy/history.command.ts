@@ -20,14 +20,14 @@ const eventSchema = z.object({
   by: z.string(),
   at: z.string(),
   comment: z.string().nullable(),
-  // An older node has no assertions.
+  // Nodes with an older build omit this member.
   overrides: z.array(z.string()).default([]),
   generation: z.number().nullable(),
 });
 const rowSchema = recordSchema.extend({
   via: z.string().nullable(),
   comment: z.string().nullable(),
-  // An older node has no assertions.
+  // Nodes with an older build omit this member.
   overrides: z.array(z.string()).default([]),
   generation: z.number().nullable(),
   source_group: z.string().nullable(),
@@ -40,7 +40,7 @@ const rowSchema = recordSchema.extend({
 type Row = z.infer<typeof rowSchema>;
 const pageSchema = z.object({ items: z.array(rowSchema), next_cursor: z.string().nullable() });
 
-/** The largest page of the API. */
+/** The maximum number of revisions in one response of the API. */
 const PAGE = 500;
 const USUAL = 20;
 
@@ -130,7 +130,8 @@ function tableOf(items: readonly Row[], terminal: Terminal): string {
   const rows = items.map((row) => [
     String(row.revision),
     row.active ? style.good('active') : '-',
-    // A later activation without a write has a generation of its own.
+    // The generation (activation number) of the latest activation. An activation after the write has a later
+    // generation than the write.
     String(row.activated?.generation ?? row.generation ?? '-'),
     relativeTime(row.updated_at),
     row.updated_by,

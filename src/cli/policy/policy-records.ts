@@ -81,8 +81,8 @@ async function pathOfActive(client: Client): Promise<string | null> {
 
 /**
  * Returns a document from which `weir policy apply` restores the policy. An envelope contains its name or id
- * and its mode. The active policy in singleton form is returned as it is. Any other policy in singleton form
- * gets a wrapper that names the stored policy.
+ * and its mode. The active policy in singleton form (without name and mode) is returned as it is. Any other
+ * policy in singleton form gets a wrapper that names the stored policy.
  */
 export function documentOf({ id, form, mode, name, active, policy }: Stored): Readonly<Record<string, unknown>> {
   const record = name === null ? { id } : { name };

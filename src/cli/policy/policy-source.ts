@@ -38,7 +38,8 @@ export async function readValidSource(file: string, terminal: Terminal): Promise
 }
 
 /**
- * Throws a `CliError` with all problems if the document is invalid. `mode` replaces the mode of an envelope.
+ * Throws a `CliError` with all problems if the document is invalid. `mode` replaces the mode of an envelope
+ * (policy with name and mode).
  */
 export async function checkSource(source: Source, mode?: string): Promise<void> {
   const { documentProblems } = await import('#main.js');
@@ -125,8 +126,8 @@ function listOf(
 }
 
 /**
- * Converts a policy to singleton form. The groups in an envelope have no mode, so each group gets the mode
- * of the envelope, or `defaultMode` if the envelope has no mode.
+ * Converts a policy to singleton form. The groups in an envelope (policy with name and mode) have no mode, so
+ * each group gets the mode of the envelope, or `defaultMode` if the envelope has no mode.
  */
 export function singletonOf(
   { form, value }: Pick<PolicyText, 'form' | 'value'>,

@@ -16,7 +16,10 @@ type Consent = {
   readonly dryRun?: true;
 };
 
-/** The name of the policy that a write in singleton form creates if no policy is active. */
+/**
+ * The name of the policy that a write in singleton form (without name and mode) creates if no policy is
+ * active.
+ */
 const DEFAULT_NAME = 'default';
 const FIX =
   'give --replace to continue, or --name to choose the policy to write; `weir policy diff` shows what would change';
@@ -56,8 +59,8 @@ function takesEffect({ form, value }: Source, { activate, mode }: Consent): bool
 }
 
 /**
- * Returns whether the document clearly refers to the active policy. A document in singleton form without a
- * name refers to an active policy that has this form or the default name.
+ * Returns whether the document clearly refers to the active policy. A document without a name (singleton
+ * form) refers to an active policy that was also written without a name, or that has the name `default`.
  */
 function isMeant({ form }: Write, { value, record }: Source, active: PolicyRecord): boolean {
   if (form === 'singleton') return active.form === 'singleton' || same(active.name, DEFAULT_NAME);

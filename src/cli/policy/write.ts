@@ -64,8 +64,8 @@ const plain = ({ json }: Source): Write => ({
 });
 
 /**
- * Returns the request for a document in singleton form that names a stored policy. The response is in
- * envelope form.
+ * Returns the request for a document in singleton form (without name and mode) that names a stored policy.
+ * The response is in envelope form.
  */
 function ofRecord({ json }: Source, record: NonNullable<Source['record']>): Write {
   const path = 'name' in record ? byName(record.name) : byId(record.id);

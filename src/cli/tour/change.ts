@@ -4,7 +4,10 @@ import { type NodeProcess, program } from './node-process.js';
 import { commandLine, lineReader, print, put, result, step } from './steps.js';
 import { ADDRESSES, type Topology } from './topology.js';
 
-/** The time after which the change reverts itself. It is short, so that the tour is. */
+/**
+ * The time after which the node reverts the change of the tour. It is short, so that the tour does not take
+ * long.
+ */
 const CONFIRM = '10s';
 const PORT = 80;
 const BACK_MS = 40_000;

@@ -147,7 +147,7 @@ async function accepted(node: NodeProcess, method: string, path: string): Promis
   return text;
 }
 
-/** Waits until the datapath has detected the NAT rule. */
+/** Waits until the datapath has detected the NAT rule of the tour. */
 async function untilFollowed(node: NodeProcess): Promise<void> {
   for (const end = performance.now() + WAIT_MS; performance.now() < end; await pause(50)) {
     const { body } = await node.request('GET', '/api/v1/stats');

@@ -5,14 +5,14 @@ import type { NodeProcess } from './node-process.js';
 import { print, put } from './steps.js';
 import { ADDRESSES, type Topology } from './topology.js';
 
-/** A further address of the client, in the network of the office. */
+/** A second address of the client, in the network of the source group `office`. */
 const CAMERA = '10.77.1.40';
 const { client: OFFICE, clientOther: LAB, nodeLan: NODE, server: SERVER } = ADDRESSES;
 
 const toServer = (port: number) => ({ dst_ips: [SERVER], proto: 'tcp', dst_ports: [port] });
 const [, lab] = POLICY.source_groups;
 
-/** A policy with an allowed name, a denied service, a rule in a trial, and a rule that nothing uses. */
+/** A policy with an allowed DNS name, a denied service, a rule in audit mode, and a rule without traffic. */
 const KEPT_POLICY = {
   default_policy: 'deny',
   source_groups: [
@@ -40,7 +40,7 @@ const KEPT_POLICY = {
   ],
 };
 
-/** About five connections or lookups a second, of each verdict. */
+/** Commands that make about five connections or DNS lookups a second, with every possible verdict. */
 function traffic(folder: string): readonly Repeated[] {
   const web = join(folder, WEB_CERTIFICATE);
   const intercept = join(folder, INTERCEPT_CA);
@@ -59,7 +59,9 @@ function traffic(folder: string): readonly Repeated[] {
   ];
 }
 
-/** Leaves the gateway of the second act running with traffic, and prints how to look at it. */
+/**
+ * Leaves the gateway of the second part of the tour running with traffic, and prints commands to inspect it.
+ */
 export async function keepGateway(topology: Topology, node: NodeProcess, { folder }: GatewayFiles): Promise<void> {
   print('\nThe gateway stays up. It gets a policy of three source groups, and the traffic of three clients.');
   await topology.client.must('ip', 'address', 'add', `${CAMERA}/24`, 'dev', 'eth0');

@@ -84,7 +84,7 @@ export type NodeOptions = {
   /** The service manager of the node. Each start of the node gets the stored descriptors. */
   readonly serviceManager?: {
     readonly socketPath: string;
-    /** The file descriptors that the service manager stores, by name. */
+    /** The file descriptors that the simulated service manager keeps for the node, by name. */
     readonly stored: ReadonlyMap<string, number>;
   };
   /** Further sections of the configuration. A section replaces the default section of the same name. */

@@ -117,7 +117,7 @@ async function repeat(everyMs: number, words: readonly string[]): Promise<never>
   }
 }
 
-/** The parts of a list of words between the words `--`. */
+/** Splits a list of words at each word `--`. */
 function split(words: readonly string[]): readonly (readonly string[])[] {
   const end = words.indexOf('--');
   return end < 0 ? [words] : [words.slice(0, end), ...split(words.slice(end + 1))];

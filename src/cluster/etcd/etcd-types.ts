@@ -67,7 +67,10 @@ export type EtcdOptions = {
   readonly endpoints: readonly string[];
   /** The contents of PEM files for mutual TLS; null for `http` endpoints. */
   readonly tls: { readonly ca: Buffer; readonly cert: Buffer; readonly key: Buffer } | null;
-  /** Null if the client certificate names the user, or without authentication. */
+  /**
+   * The etcd user and password; null if the client certificate names the user, or if etcd needs no
+   * authentication.
+   */
   readonly user: { readonly name: string; readonly password: string } | null;
 };
 

@@ -41,10 +41,12 @@ function codeOf({ code, details }: ServiceError, kind: RequestKind): EtcdErrorCo
 }
 
 const NO_LEADER = 'etcdserver: no leader';
-/** Reasons with the status INVALID_ARGUMENT that concern the user and not the request. */
+/**
+ * Error texts with the gRPC status INVALID_ARGUMENT that mean a problem of the etcd user, not of the request.
+ */
 const DENIED = ['user name is empty', 'authentication failed', 'auth store is old'];
 
-/** Returns whether another member may succeed where this member failed. */
+/** Returns whether a request that failed at one etcd member may succeed at another member. */
 export function isFaultOfMember(code: EtcdErrorCode): boolean {
   return code === 'unavailable' || code === 'timed_out' || code === 'outcome_unknown';
 }

@@ -55,7 +55,7 @@ type Opened = {
   readonly stream: ClientDuplexStream<WatchRequest, WatchResponse>;
 };
 
-/** Follows an open stream until it fails. Returns a function that ends it. */
+/** Reads the events of an open watch stream until it fails. Returns a function that ends it. */
 function follow(opened: Opened, range: KeyRange, from: bigint, subscriber: Subscriber<WatchBatch>): () => void {
   const { streams, member, stream } = opened;
   let unanswered = 0;

@@ -25,7 +25,7 @@ import { RECORDS } from '#store/records/records.js';
 import { StoreError } from '#store/store-error.js';
 import { nodeKey, removedKey } from './node-registry.js';
 
-/** Where other nodes reach a node, and the certificates that they accept there. */
+/** The address at which other nodes connect to a node, and the certificates that they accept from it. */
 export type NodeAddress = Pick<ClusterMember, 'id' | 'address' | 'certificates'>;
 
 export type MemberEvent =

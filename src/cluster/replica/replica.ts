@@ -57,7 +57,10 @@ const FIRST_COLLECTION_MS = 60_000;
 const COLLECTION_MS = 3_600_000;
 
 export type ReplicaEvent =
-  /** `replica.caught_up`: the replica equals etcd, and now gets changes from the watch. */
+  /**
+   * Events of the replica (copy of the etcd keys). `replica.caught_up`: it equals etcd, and now gets changes
+   * from the watch.
+   */
   { readonly type: 'replica.caught_up' } | { readonly type: 'replica.applied'; readonly revision: bigint };
 
 /**
@@ -181,7 +184,10 @@ export class Replica {
     return this.#live.value;
   }
 
-  /** Returns the revision of the last write of a shared key; 0 if the replica lacks the key. */
+  /**
+   * Returns the revision of the last write of a shared key; 0 if the replica (local copy of the keys in etcd)
+   * lacks the key.
+   */
   revisionOf(local: string): bigint {
     return this.#known.get(local) ?? 0n;
   }
@@ -315,7 +321,7 @@ export class Replica {
 
   /**
    * Returns the changes that store policies whose text etcd lacked at an earlier read, if etcd has the text
-   * now; in this case also the change of the head.
+   * now; in this case also the change of the head (record of the last commit).
    */
   async #withoutBody(entries: readonly KeyValue[], changes: readonly KeyChange[]): Promise<readonly KeyChange[]> {
     const changed = new Set(changes.map(keyOf));
@@ -400,7 +406,8 @@ export class Replica {
       else if (key === this.#keys.meta) this.#applyMeta(change.entry);
       else this.#setLive(live, change.entry);
     }
-    // The removal of a policy also changes its last revision, which this batch does not contain.
+    // A removal of a policy also adds a fact to its last revision. That revision is not part of this batch,
+    // so it is read separately.
     const isRemoval = data.some((change) => change.type === 'delete' && keyOf(change).startsWith(this.#policies));
     const before = this.#history.revision;
     if (!isRemoval) this.#history.revision = revisionOf(last);

@@ -38,12 +38,12 @@ export class CanaryHealth {
     this.#ports = { now: () => performance.now(), ...ports };
   }
 
-  /** Measures the usual rate of denials until the subscription ends. */
+  /** Measures the usual rate of denied packets, until the subscription ends. */
   watch(): Subscription {
     return interval(SAMPLE_MS).subscribe(() => void this.sample());
   }
 
-  /** Measures the rate of denials since the last call. */
+  /** Measures the rate of denied packets since the last call. */
   async sample(): Promise<void> {
     const now = await this.#read();
     const rate = rateBetween(this.#sampled, now);

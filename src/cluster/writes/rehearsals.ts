@@ -26,12 +26,13 @@ import type { PolicyPlan } from '#store/store-types.js';
 import type { Claim, LockEntry, WriteLock } from './write-lock.js';
 
 /**
- * The time in milliseconds without a report of a member, after which a policy write continues without its
+ * If a cluster member sends no report for this time in milliseconds, a policy write continues without its
  * vote.
  */
 const SILENCE_MS = 3_000;
 /**
- * The interval in milliseconds of the reports of a member that has not finished staging a proposed policy.
+ * The interval in milliseconds at which a cluster member reports that it has not yet finished to load a
+ * proposed policy.
  */
 const REPORT_MS = 1_000;
 /** The time in milliseconds before the first report. A member that votes earlier sends no report. */
@@ -44,8 +45,8 @@ const FOR_NOW: readonly RefusalCode[] = [
   'draining',
 ];
 /**
- * Policy texts of at most this many bytes are included in the proposal, so that members need not read them
- * from etcd.
+ * Policy texts of at most this many bytes are included in the proposal (policy write before its commit), so
+ * that members need not read them from etcd.
  */
 const ENCLOSED_BYTES = 4 * 1024;
 /**
@@ -55,7 +56,7 @@ const ENCLOSED_BYTES = 4 * 1024;
 const KEEP_WATCH_MS = 10_000;
 const WRITE = { withinMs: 3_000 };
 
-/** The result of the vote of the members on a proposed policy write. */
+/** The result of the vote of the cluster members on a proposed policy write. */
 export type Rehearsal = {
   /** The number of members, including this node. */
   readonly members: number;
@@ -95,11 +96,11 @@ export class Rehearsals {
   readonly #writeLock: WriteLock;
   readonly #membership: Membership;
   readonly #node: string;
-  /** The id of the proposal for which this node has voted. */
+  /** The id of the proposal (policy write before its commit) for which this node has voted. */
   #voted: string | null = null;
   /**
-   * Emits each change of a vote on a proposal of this node. Its watch stays open as `KEEP_WATCH_MS`
-   * describes.
+   * Emits each change of a vote on a proposal (policy write before its commit) of this node. Its watch stays
+   * open as `KEEP_WATCH_MS` describes.
    */
   readonly #votesHere: Observable<KeyChange>;
 
@@ -150,8 +151,8 @@ export class Rehearsals {
   }
 
   /**
-   * Writes the vote of this node on a proposal. `staged`: whether this node has staged the policy. `refusal`:
-   * why it refuses the policy, or null.
+   * Writes the vote of this node on a proposal (policy write before its commit). `staged`: whether this node
+   * has staged the policy. `refusal`: why it refuses the policy, or null.
    */
   vote({ id }: PolicyProposal, staged: boolean, refusal: Refusal | null): void {
     const report = (): Promise<boolean> => this.#report(id, { node: this.#node, staged, refusal });
@@ -170,7 +171,10 @@ export class Rehearsals {
       .subscribe();
   }
 
-  /** Writes a proposal and its policy text to etcd. Returns the ids of all members. */
+  /**
+   * Writes a proposal (policy write before its commit) and its policy text to etcd. Returns the ids of all
+   * members.
+   */
   async #propose(
     own: LockEntry | Claim,
     plan: PolicyPlan,
@@ -178,7 +182,8 @@ export class Rehearsals {
   ): Promise<readonly string[]> {
     const full = { ...proposal, ...enclosed(plan) };
     const members: Operation = { type: 'get_range', range: this.#keys.members, keysOnly: true };
-    // A large policy text is written to etcd before the proposal. The lock entry must exist before the text.
+    // A large policy text is written to etcd before the proposal (policy write before its commit). The lock
+    // entry must exist before the text.
     const lock = hasSmallBodies(plan) ? own : await this.#writeLock.taken(own);
     const bodies = await bodyWrites(this.#client, this.#keys, plan);
     const [present] = await this.#writeLock.propose(lock, full, [...bodies, members]);
@@ -242,8 +247,8 @@ export class Rehearsals {
   }
 
   /**
-   * Writes the vote of this node to etcd, on the condition that the lock entry of the proposal exists.
-   * Returns whether the entry exists.
+   * Writes the vote of this node to etcd, on the condition that the lock entry of the proposal (policy write
+   * before its commit) exists. Returns whether the entry exists.
    */
   async #report(lockId: string, vote: Vote): Promise<boolean> {
     const { lease } = this.#membership;

@@ -11,8 +11,8 @@ import { nestingFault, offsetOf, parseYaml } from '#config/yaml-text.js';
 export type PolicyText = {
   readonly form: 'envelope' | 'singleton';
   /**
-   * The stored policy that a document in singleton form replaces. Null: a singleton document replaces the
-   * active policy, and an envelope replaces the policy that it names.
+   * The stored policy that a document in singleton form (without name and mode) replaces. Null: a singleton
+   * document replaces the active policy, and an envelope replaces the policy that it names.
    */
   readonly record: { readonly name: string } | { readonly id: string } | null;
   readonly value: Readonly<Record<string, unknown>>;
@@ -31,7 +31,7 @@ type Place = { readonly line: number; readonly column: number };
 export class PolicyTextError extends Error {
   override readonly name = 'PolicyTextError';
   readonly code = 'policy_unreadable';
-  /** `place`: the position of a syntax error; null for other errors. */
+  /** Creates the error. `place`: the position of a syntax error; null for other errors. */
   constructor(
     message: string,
     readonly place: Place | null = null,
@@ -64,7 +64,10 @@ export function readPolicyText(text: string): PolicyText {
   return { form: 'singleton', record, value: policy, json: JSON.stringify(policy), where: inside };
 }
 
-/** Returns the stored policy that a document with `form: singleton` selects; undefined for an envelope. */
+/**
+ * Returns the stored policy that a document with `form: singleton` selects; undefined for an envelope (policy
+ * with name and mode).
+ */
 function singletonRecordOf({ form, name, id }: Readonly<Record<string, unknown>>): PolicyText['record'] | undefined {
   if (form !== 'singleton') return undefined;
   if (typeof name === 'string' && name !== '') return { name };

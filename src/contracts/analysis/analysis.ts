@@ -4,15 +4,15 @@ import type { PolicyDiff } from './policy-diff.js';
 import type { LintCheck, PolicyLint } from './policy-lint.js';
 import type { SeenFlows } from './seen-flows.js';
 
-/** The flows that a node has seen, or the reason why they cannot be read, as a sentence. */
+/** The flows that a node has recorded, or a sentence with the reason why they cannot be read. */
 export type SeenByNode = { readonly node: string; readonly flows: SeenFlows } | { readonly unavailable: string };
 
 /**
  * A question about policies. `diff` compares two policies; the others are about one policy. `limit`: the
- * maximum number of regions in each list of the answer, or of the findings of each check. `seen`: the flows
- * whose change the answer tells. `document`: a parsed document with assertions. `former`: for each assertion
- * with a former policy, by its id, the index of that policy. `mayLackGroups`: an assertion about a source
- * group that the policy lacks is broken, and not a problem of the document.
+ * maximum number of regions (sets of flows) in each list of the answer, or of the findings of each check.
+ * `seen`: the flows whose change the answer tells. `document`: a parsed document with assertions. `former`:
+ * for each assertion with a former policy, by its id, the index of that policy. `mayLackGroups`: an assertion
+ * about a source group that the policy lacks is broken, and not a problem of the document.
  */
 export type AnalysisQuestion =
   | { readonly kind: 'diff'; readonly limit: number; readonly seen?: SeenByNode }

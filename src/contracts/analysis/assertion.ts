@@ -35,19 +35,19 @@ export type AssertionResult = {
   readonly result: 'holds' | 'broken' | 'unknown';
   /** One sentence. */
   readonly message: string;
-  /** The flows that contradict the assertion, the largest region first. */
+  /** The flows that contradict the assertion, the largest region (set of flows) first. */
   readonly regions: readonly DecidedRegion[];
   readonly regions_omitted: number;
 };
 
 /** An assertion that does not hold for the policy in force after a write. */
 export type CheckedAssertion = AssertionResult & {
-  /** The result for the policy in force before the write; null if there was no time to find it out. */
+  /** The result for the policy in force before the write; null if there was no time for this check. */
   readonly before: AssertionResult['result'] | null;
 };
 
 /**
- * The effect of an assertion that does not hold on a write. `overridden`: the write names the assertion in
- * `?override`. `warns`: the assertion held as little before the write, or has `on_failure: warn`.
+ * The effect of a failed assertion on a write. `overridden`: the write allows it by `?override`. `warns`: the
+ * assertion already failed before the write, or has `on_failure: warn`.
  */
 export type AssertionFailure = CheckedAssertion & { readonly effect: 'refuses' | 'overridden' | 'warns' };

@@ -1,7 +1,7 @@
 /**
- * The effect of a change on the flows of a region. `opens`: they were denied, and pass. `closes`: they
- * passed, and are denied. `inspection`: the service plane begins or ceases to inspect them. `audit`: they
- * pass as before, but are reported otherwise, because the mode or the deciding action changed.
+ * The effect of a change on the flows of a region (set of flows). `opens`: they were denied, and pass.
+ * `closes`: they passed, and are denied. `inspection`: the service plane begins or ceases to inspect them.
+ * `audit`: they pass as before, but are reported otherwise, because the mode or the deciding action changed.
  */
 export type DiffEffect = 'opens' | 'closes' | 'inspection' | 'audit';
 

@@ -44,7 +44,10 @@ export type AskAnswer = {
   readonly summary: string;
   readonly complete: boolean;
   readonly left: FlowRegion['sources'] | null;
-  /** The number of flows that pass, at least under a condition, and of those that are denied so. */
+  /**
+   * The number of flows that pass, and of flows that are denied; a flow that passes under a condition counts
+   * in both.
+   */
   readonly flows: { readonly passing: string; readonly denied: string };
   readonly passing: readonly DecidedRegion[];
   readonly passing_omitted: number;

@@ -4,8 +4,8 @@ import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 /** Types of the JSON answers about sets of flows. Numbers that can exceed 2^53 are decimal texts. */
 
 /**
- * A set of addresses: the networks in `networks` without those in `except`. `omitted`: how many networks the
- * two lists leave out. `addresses`: the number of addresses in the set.
+ * A set of addresses, of IPv4, IPv6 or both: the networks in `networks` without those in `except`. `omitted`:
+ * how many networks the two lists leave out. `addresses`: the number of addresses in the set.
  */
 export type AddressSet = {
   readonly networks: readonly string[];
@@ -16,7 +16,7 @@ export type AddressSet = {
 
 /**
  * A set of protocols with destination ports or ICMP types and codes, such as `tcp/22`, `udp/8000-8100`,
- * `icmp/8`, `any`. The members of `except` are not in the set.
+ * `icmp/8`, `icmpv6/128`, `any`. The members of `except` are not in the set.
  */
 export type ServiceSet = {
   readonly services: readonly string[];
@@ -24,7 +24,7 @@ export type ServiceSet = {
   readonly omitted: number;
 };
 
-/** A fact beside addresses and ports that must hold for the flows of a region. */
+/** A fact beside addresses and ports that must hold for the flows of a region (set of flows). */
 export type FlowCondition =
   | { readonly kind: 'hostname'; readonly pattern: HostnamePattern['text'] }
   | { readonly kind: 'selected' | 'unresolved'; readonly selector: KubernetesSource }
@@ -41,7 +41,7 @@ export type FlowDecider = {
   readonly rule: string | null;
 };
 
-/** One flow of a region, with the field names of an explain request. */
+/** One flow of a region (set of flows), with the field names of an explain request. */
 export type FlowExample = {
   readonly src: string;
   readonly dst: string;
@@ -54,7 +54,8 @@ export type FlowExample = {
 };
 
 /**
- * A set of flows that all sources, destinations, services and source ports of the region form together.
+ * A set of flows of one IP family that all sources, destinations, services and source ports of the region
+ * form together.
  * `source_ports` is empty if every source port is in the set.
  */
 export type FlowRegion = {
@@ -65,7 +66,8 @@ export type FlowRegion = {
   /** All of these hold. */
   readonly conditions: readonly FlowCondition[];
   /**
-   * Sets of conditions: the statement about the region is not true for flows for which one whole set holds.
+   * Sets of conditions: the statement about the region (set of flows) is not true for flows for which one
+   * whole set holds.
    */
   readonly unless: readonly (readonly FlowCondition[])[];
   readonly flows: string;

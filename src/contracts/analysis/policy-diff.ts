@@ -25,10 +25,10 @@ export type CauseCount = DiffCause & {
 
 /**
  * A question that operators often ask about a change. `opened_to_any_source`, `opened_to_any_destination`: a
- * region opens to every address. `other_group`: flows that a group decides that was not edited.
- * `opened_by_name`: a region opens for addresses that are granted for a name, which other names can share.
- * `unreachable_rule`: a rule decided flows or lookups before and decides none after, or a new rule decides
- * none. A limited number of rules is looked at.
+ * region (set of flows) opens to every address. `other_group`: flows that a group decides that was not
+ * edited. `opened_by_name`: a region opens for addresses that are granted for a name, which other names can
+ * share. `unreachable_rule`: a rule decided flows or lookups before and decides none after, or a new rule
+ * decides none. A limited number of rules is looked at.
  */
 export type DiffNotice = {
   readonly code:
@@ -58,14 +58,14 @@ export type PolicyDiff = {
   /** False if the limit of steps was reached; `left` then has the sources that were not compared. */
   readonly complete: boolean;
   readonly left: FlowRegion['sources'] | null;
-  /** The number of flows of each effect, in all regions. */
+  /** The number of flows of each effect, in all regions (sets of flows). */
   readonly flows: Readonly<Record<DiffEffect, string>>;
   readonly notices: readonly DiffNotice[];
   readonly causes: readonly CauseCount[];
   readonly causes_omitted: number;
   readonly regions: readonly DiffRegion[];
   readonly regions_omitted: number;
-  /** The number of flows in the regions that are not listed. */
+  /** The number of flows in the regions (sets of flows) that are not listed. */
   readonly flows_omitted: string;
   readonly lookups: readonly LookupChange[];
   readonly lookups_omitted: number;

@@ -2,7 +2,10 @@ import type { DiffCause, DiffEffect } from './diff-effect.js';
 import type { FlowDecider } from './flow-region.js';
 import type { SeenFlow, SeenTime } from './seen-flow.js';
 
-/** `connections`: how often these flows passed; of flows that open, how often they were denied. */
+/**
+ * The number of flows with an effect. `connections`: how often these flows passed; for flows that the change
+ * opens, how often they were denied.
+ */
 export type ImpactCount = { readonly flows: number; readonly connections: number };
 
 /**
@@ -17,14 +20,17 @@ export type ImpactFlow = SeenFlow & {
   readonly cause: DiffCause | null;
 };
 
-/** Which of the flows that a node has seen a change affects. */
+/** The effects of a policy change on the flows that a node has recorded. */
 export type PolicyImpact = {
   /** The node that has seen the flows. */
   readonly node: string;
   /** One sentence. */
   readonly summary: string;
   readonly coverage: SeenTime;
-  /** For each effect the flows that have it, and those that have it under facts that are not recorded. */
+  /**
+   * For each effect, the number of flows that certainly have it. `depends`: the number of flows that may have
+   * it, because it depends on facts that were not recorded.
+   */
   readonly effects: Readonly<Record<DiffEffect, ImpactCount & { readonly depends: ImpactCount }>>;
   /** Closed flows come first. */
   readonly flows: readonly ImpactFlow[];

@@ -52,13 +52,13 @@ export type LintFinding = {
   /** One sentence. */
   readonly message: string;
   /**
-   * `unreachable`: what decides the flows of the rule. `removable`: what decides them without the rule. Empty
-   * for the other checks.
+   * The rules or defaults that decide instead. `unreachable`: those that decide the flows of the rule.
+   * `removable`: those that would decide them without the rule. Empty for the other checks.
    */
   readonly by: readonly FlowDecider[];
   readonly by_omitted: number;
   readonly edit: LintEdit;
-  /** The edit alone. It changes no flow, except for a conflict. */
+  /** The effect of this edit alone. It changes no flow, except for a conflict. */
   readonly diff: EditDiff;
   /** `conflict`: flows that both rules match, and that the edit changes. Otherwise null. */
   readonly region: FlowRegion | null;

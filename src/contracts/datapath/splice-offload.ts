@@ -1,8 +1,8 @@
 import type { PassedObject } from './bpf-object-handle.js';
 
 /**
- * The BPF program and maps with which the service plane makes the datapath forward a connection that it has
- * decided.
+ * The BPF program and maps with which the service plane (TLS and HTTP inspection) makes the datapath forward
+ * a connection that it has decided.
  */
 export type SpliceOffload = {
   readonly program: PassedObject;

@@ -22,7 +22,10 @@ export type LookupTables = {
      */
     readonly offsets: Uint32Array;
     readonly groups: Uint32Array;
-    /** For each class, the verdict word that applies if no hostname rule of its groups decides the lookup. */
+    /**
+     * For each class of sources, the verdict word (rule and verdict as a number) that applies if no hostname
+     * rule of its groups decides the lookup.
+     */
     readonly defaults: Uint32Array;
   };
   /**

@@ -30,10 +30,15 @@ export type DnsStats = {
   readonly refused: Readonly<Record<string, number>>;
   readonly upstreams: readonly UpstreamStats[];
 };
+/** Numbers are since the start of the DNS proxy. */
 export type UpstreamStats = {
+  /** The address and port of the upstream. */
   readonly address: string;
+  /** False while the upstream does not reply. */
   readonly alive: boolean;
+  /** The number of queries sent to the upstream. */
   readonly queries: number;
+  /** The number of queries that the upstream did not answer in time. */
   readonly timeouts: number;
   /**
    * Moving average of the upstream's response time in milliseconds. Null before the first response of the

@@ -24,7 +24,7 @@ export type IntegrationStatus = {
   readonly state: IntegrationState;
   /** The time when the state began: ISO 8601, UTC. Null before the first event. */
   readonly since: string | null;
-  /** The latest failure. It stays after the integration has recovered. */
+  /** The latest failure. It stays after the integration (a Kubernetes API server) has recovered. */
   readonly lastError: { readonly reflector: string; readonly reason: string; readonly at: string } | null;
   readonly objects: IntegrationFacts['objects'];
   readonly selectors: readonly {

@@ -57,8 +57,8 @@ export type MembersMessage = {
 };
 
 /**
- * The phase of a reflector of an integration; null if the integration no longer has the reflector. `at`: ISO
- * 8601.
+ * The phase of a reflector (list and watch of one resource) of an integration (a Kubernetes API server); null
+ * if the integration no longer has the reflector. `at`: ISO 8601.
  */
 export type ReflectorChange = {
   readonly integration: string;
@@ -105,8 +105,8 @@ export type KubernetesListener = {
   readonly members: (message: MembersMessage) => Promise<void>;
   readonly reflector: (change: ReflectorChange) => void;
   /**
-   * Called when the thread has failed. The thread is started again after a pause, and the members stay in
-   * force until then.
+   * Called when the thread has failed. The thread is started again after a pause, and the members (addresses
+   * of pods and nodes) stay in force until then.
    */
   readonly failed: (reason: string) => void;
 };
@@ -115,8 +115,9 @@ export type KubernetesSource = {
   /**
    * Starts the thread with the objects of the store. `restored` is called at each start of the thread. The
    * listener gets its first message after calls of `setIntegrations`, and of `setSelectors` or `membership`.
-   * If the store lacks the objects of an integration, the message waits for the first lists of this
-   * integration. It waits at most five seconds, or the time limit of a call of `membership`.
+   * If the store lacks the objects of an integration (a Kubernetes API server), the message waits for the
+   * first lists of this integration. It waits at most five seconds, or the time limit of a call of
+   * `membership`.
    */
   open(restored: () => Promise<readonly StoredObject[]>, listener: KubernetesListener): Promise<void>;
   /** Sets the integrations. Removes the objects of each other integration, also from the store. */
@@ -124,10 +125,10 @@ export type KubernetesSource = {
   /** Sets the selectors of the policy in force. */
   setSelectors(selectors: readonly Selector[]): void;
   /**
-   * Returns the selector resolution and the members for the compilation of a policy with these selectors.
-   * Waits until all of them are resolved, at most `withinMs`. The listener has applied all changes up to the
-   * result before the promise resolves. The thread watches the objects of these selectors until the next
-   * call, or until `release`. Before `setIntegrations`, no selector is resolved.
+   * Returns the selector resolution (which selectors are resolved) and the members for the compilation of a
+   * policy with these selectors. Waits until all of them are resolved, at most `withinMs`. The listener has
+   * applied all changes up to the result before the promise resolves. The thread watches the objects of these
+   * selectors until the next call, or until `release`. Before `setIntegrations`, no selector is resolved.
    */
   membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership>;
   /**
@@ -136,8 +137,8 @@ export type KubernetesSource = {
    */
   release(): void;
   /**
-   * Returns the facts about an integration, and visits all its objects for this. Rejects at once if the
-   * thread does not run; so do the next two methods.
+   * Returns the facts about an integration (a Kubernetes API server), and visits all its objects for this.
+   * Rejects at once if the thread does not run; so do the next two methods.
    */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;

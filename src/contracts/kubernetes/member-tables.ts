@@ -30,7 +30,10 @@ export type SelectorTables = {
  * (sources with the same groups).
  */
 export type MemberTrees = {
-  /** Maps a source address to its base: the number of its interval map in `trees`. */
+  /**
+   * Maps a source address to the number of its interval map in `trees`. This number stands for the groups
+   * without selectors that contain the address.
+   */
   readonly bases: Intervals;
   /** The interval map of each base: index of a set of groups → population (sources with the same groups). */
   readonly trees: IntervalPool;

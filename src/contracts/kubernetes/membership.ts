@@ -7,14 +7,15 @@ import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * The set of all selectors that select one address. The set keeps its number until the process ends. Numbers
- * begin with 1. The empty set also has a number, for addresses that have an owner and no selector.
+ * begin with 1. The empty set also has a number, for addresses that have an owner (Kubernetes object) and no
+ * selector.
  */
 export type SelectorSet = { readonly number: number; readonly keys: readonly string[] };
 
 /**
- * The set of an owner for which selectors cannot be evaluated, for example because its labels exceed a limit.
- * Its address is deny-only: groups with selectors apply all their deny rules and none of their allow rules to
- * it (D19a). No change adds or drops this set.
+ * The set of an owner (Kubernetes object) for which selectors cannot be evaluated, for example because its
+ * labels exceed a limit. Its address is deny-only: groups with selectors apply all their deny rules and none
+ * of their allow rules to it (D19a). No change adds or drops this set.
  */
 export const DENY_ONLY_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
 
@@ -60,15 +61,15 @@ export type SelectorResolution = {
 /** Returns the set of selectors that select an address; undefined if no object owns the address. */
 export type Members = { setOf(address: Address): SelectorSet | undefined };
 
-/** Decides which groups with selectors apply to a source. */
+/** The data that decide which groups with Kubernetes selectors apply to a source. */
 export type Membership = { readonly resolution: SelectorResolution; readonly members: Members };
 
 /**
- * The input of the compiler and of the proof: the selector resolution, and all members at one time. `former`:
- * sets of selectors that no address has now, each with the last address that had it. The program also has
- * rules for them, so that a deployment that is scaled up from zero needs no compilation. `list.added`
- * contains these sets. `shared`: some of the addresses that different objects own in two or more
- * integrations, for warnings.
+ * The input of the compiler and of the proof (test of a compiled policy in the kernel): the selector
+ * resolution (which selectors are resolved), and all members at one time. `former`: sets of selectors that no
+ * address has now, each with the last address that had it. The program also has rules for them, so that a
+ * deployment that is scaled up from zero needs no compilation. `list.added` contains these sets. `shared`:
+ * some of the addresses that different objects own in two or more integrations, for warnings.
  */
 export type ListedMembership = {
   readonly scope: SelectorResolution;
@@ -80,7 +81,10 @@ export type ListedMembership = {
 /** An address that different objects own in these integrations. It has the set `DENY_ONLY_MEMBER`. */
 export type SharedAddress = { readonly address: number; readonly integrations: readonly string[] };
 
-/** A node without integrations: no selector is resolved. */
+/**
+ * The selector resolution (which selectors are resolved) of a node without Kubernetes integrations: no
+ * selector is resolved.
+ */
 export const NO_SELECTORS: SelectorResolution = { resolved: new Set(), podNetworks: [], networks: new Map() };
 export const NO_MEMBERS: Members = { setOf: () => undefined };
 export const NO_MEMBERSHIP: Membership = { resolution: NO_SELECTORS, members: NO_MEMBERS };

@@ -33,7 +33,7 @@ export type ChangeEnd = {
   readonly reason: string;
   readonly at: string;
   readonly by: string;
-  /** The comment of the operator who asked for the end. */
+  /** The comment of the operator who confirmed or reverted the change. */
   readonly comment?: string;
   /**
    * The condition of the end. `elapsed`: the time of the change has elapsed. `unhealthy`: the leader found a

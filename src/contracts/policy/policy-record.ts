@@ -26,7 +26,7 @@ export type PolicyRecord = {
 /** A record, and the JSON text of its PolicyConfig in UTF-8. */
 export type StoredPolicy = { readonly record: PolicyRecord; readonly body: Uint8Array };
 
-/** A revision of a policy. `facts` is empty if an older build wrote the revision. */
+/** A revision of a policy. `facts`: how it was written; empty if an older build wrote the revision. */
 export type PolicyRevision = PolicyRecord & { readonly facts: RevisionFacts };
 
 /** A revision, and the JSON text of its PolicyConfig in UTF-8. */
@@ -51,7 +51,7 @@ export type PolicyPut =
 export type PolicyChange = {
   /** The policy to write. If its `record.active` is true, the policy becomes the active policy. */
   readonly put?: PolicyPut;
-  /** How `put` was written, for the history. */
+  /** How the policy in `put` was written, for the history. */
   readonly origin?: RevisionOrigin;
   /** The id of a stored policy that becomes active without a change of its content. */
   readonly activate?: string;
@@ -61,7 +61,7 @@ export type PolicyChange = {
   readonly remove?: string;
   /** Author, time and comment of `activate` or `remove`, for the history. */
   readonly event?: Omit<PolicyEvent, 'generation'>;
-  /** Makes the commit a pending change, if it changes the policy in force. */
+  /** If the commit changes the policy in force, it must be confirmed, or it is rolled out in stages. */
   readonly pending?: PendingWrite;
   /**
    * The id of the last commit when the change was prepared, see `headCommit` of the store. It differs at

@@ -89,11 +89,14 @@ export type PolicyWritten = {
   readonly proof: Proof | null;
   readonly cluster?: CommitInCluster;
 };
-/** How a cluster committed a write. Omitted on a single node. */
+/** How many nodes of a cluster had prepared a write before its commit. Omitted on a single node. */
 export type CommitInCluster = {
   /** The revision of etcd that contains the write. */
   readonly revision: number;
-  /** The members that staged the policy before the commit; null without a rehearsal. */
+  /**
+   * The members that staged the policy before the commit; null without a rehearsal (vote of all members
+   * before a commit).
+   */
   readonly nodes: { readonly ready: number; readonly members: number } | null;
 };
 export type PolicyDeleted = {

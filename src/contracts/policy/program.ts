@@ -37,7 +37,7 @@ export type AddressClasses = {
 
 /** The tables for the packets of one family. */
 export type FamilyProgram = {
-  /** Maps a source to the number of its list in `lists`. */
+  /** Maps a source to the index of its rule list in `lists`. */
   readonly sources: Intervals;
   /**
    * A list decides the packets of all sources to which the same groups apply. It has up to `MAX_RULE_BLOCKS`
@@ -67,7 +67,7 @@ export type FamilyProgram = {
    * s`, where `s` is a map in `sourcePortMaps`. Equal port maps are stored once.
    */
   readonly portMaps: IntervalPool;
-  /** Maps a source port to a verdict word or to `NO_MATCH`. */
+  /** Maps a source port to a verdict word (rule and verdict as a number), or to `NO_MATCH`. */
   readonly sourcePortMaps: IntervalPool;
   /**
    * Each row has a rule block, a hostname pattern and a port map. The port map is searched in addition if

@@ -44,8 +44,8 @@ export function verdictOf(word: number): Verdict | undefined {
 }
 
 /**
- * Returns whether an open flow with this verdict word is suspended, as `refusal_of` of
- * `bpf/classify/drop_reason.h`.
+ * Returns whether an open flow with this verdict word is suspended (a later policy denies it). Must equal
+ * `refusal_of` in `bpf/classify/drop_reason.h`.
  */
 export function isRefused(word: number): boolean {
   const verdict = verdictOf(word);

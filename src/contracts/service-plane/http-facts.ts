@@ -14,8 +14,8 @@ export type RequestFacts = {
 export type ResponseFacts = { readonly headers: Headers };
 
 /**
- * Header fields in the order of arrival. Hop-by-hop fields are missing, because the service plane does not
- * forward them.
+ * Header fields in the order of arrival. Hop-by-hop fields are missing, because the service plane (TLS and
+ * HTTP inspection) does not forward them.
  */
 export type Headers = readonly Header[];
 

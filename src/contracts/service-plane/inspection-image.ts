@@ -11,8 +11,8 @@ type PolicyOrProgram<P> =
   | { readonly program: null; readonly policy: P };
 
 /**
- * The policy or the program (compiled policy) with which the service plane decides redirected connections,
- * and its generation.
+ * The policy or the program (compiled policy) with which the service plane (TLS and HTTP inspection) decides
+ * redirected connections, and its generation.
  */
 export type Inspection = PolicyOrProgram<Policy> & Compiled;
 
@@ -22,7 +22,7 @@ type Compiled = {
   readonly scope: SelectorResolution;
 };
 
-/** The form in which an `Inspection` is sent to a service-plane thread. */
+/** A policy in the form in which it is sent to a thread of the TLS and HTTP inspection. */
 export type InspectionImage = PolicyOrProgram<PolicyImage> &
   Compiled & {
     /** Whether at least one rule of the policy intercepts TLS. */

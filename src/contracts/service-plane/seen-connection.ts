@@ -14,8 +14,8 @@ export type SeenConnection = {
   readonly destinationPort: number;
   readonly generation: number;
   /**
-   * The rule or default that decided the connection; null if the service plane decided before it evaluated a
-   * rule.
+   * The rule or default that decided the connection; null if the service plane (TLS and HTTP inspection)
+   * decided before it evaluated a rule.
    */
   readonly decider: Decider | null;
   readonly verdict: Verdict;

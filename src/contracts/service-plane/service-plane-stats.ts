@@ -1,4 +1,4 @@
-/** Counters of all threads since the service plane was opened. */
+/** Counters of all threads of the TLS and HTTP inspection (service plane) since it was opened. */
 export type ServicePlaneStats = {
   /**
    * The number of allowed connections that the service plane decided without inspecting their HTTP requests.
@@ -16,7 +16,9 @@ export type ServicePlaneStats = {
   readonly responsesAudit: number;
   /** The number of connections that are open now. */
   readonly connections: number;
-  /** The number of those connections that a later policy denies, and that pass nothing. */
+  /**
+   * The number of spliced connections that a later policy denies, and that transfer no data now (suspended).
+   */
   readonly suspended: number;
   /** The number of connections and requests that were not served, by reason. */
   readonly refused: Readonly<Record<string, number>>;
@@ -26,8 +28,8 @@ export type ServicePlaneStats = {
    */
   readonly upstreamCaFault: string | null;
   /**
-   * Why the service plane cannot offload connections to the datapath; null: no fault. During a fault, the
-   * node forwards the bytes of these connections through its sockets.
+   * Why the service plane (TLS and HTTP inspection) cannot offload connections to the datapath; null: no
+   * fault. During a fault, the node forwards the bytes of these connections through its sockets.
    */
   readonly spliceFault: string | null;
 };

@@ -7,7 +7,10 @@ export type TlsFacts = {
   readonly certificate: CertificateFacts;
 };
 
-/** The properties of the ClientHello, or the fault because of which the service plane could not read it. */
+/**
+ * The properties of the ClientHello, or the fault because of which the service plane (TLS and HTTP
+ * inspection) could not read it.
+ */
 export type HelloFacts = ClientHello | { readonly kind: 'unreadable'; readonly fault: HelloFault };
 
 export type ClientHello = {
@@ -33,7 +36,10 @@ export type HelloFault =
   | 'malformed'
   /** The ClientHello is larger than 64 KiB. */
   | 'too_long'
-  /** The service plane had not received the whole ClientHello 5 s after it accepted the connection. */
+  /**
+   * The service plane (TLS and HTTP inspection) had not received the whole ClientHello 5 s after it accepted
+   * the connection.
+   */
   | 'late'
   /** The client closed the connection before the ClientHello was complete. */
   | 'incomplete'
@@ -50,7 +56,7 @@ export type HelloFault =
  * encrypts the certificate, or the server resumed a session and sent none.
  */
 export type CertificateFacts =
-  /** The service plane has not yet started a TLS handshake with the server. */
+  /** The node has not yet started a TLS handshake with the server. */
   | { readonly kind: 'unasked' }
   | { readonly kind: 'hidden'; readonly by: 'tls13' | 'resumption' }
   /** The service plane cannot parse the handshake messages or the certificate of the server. */

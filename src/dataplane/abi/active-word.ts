@@ -1,20 +1,32 @@
 /** A program slot: a place for one compiled policy in the map `program`. */
 export type Slot = 0 | 1 | 2;
 export const SLOTS: readonly Slot[] = [0, 1, 2];
-/** The number of program slots of a new datapath, and the number while a slot keeps a base (`base.ts`). */
+/**
+ * The number of program slots: `usual` for a new datapath, `withBase` while a slot keeps the last confirmed
+ * policy (base) of an unconfirmed one.
+ */
 export const SLOT_COUNT = { usual: 2, withBase: 3 } as const;
 
 /** The largest epoch (activation number); see MAX_EPOCH of `bpf/weir.h`. */
 const MAX_EPOCH = 0x1fff_ffff;
-/** The bit of an active word that selects slot 2; see THIRD_SLOT of `bpf/weir.h`. */
+/**
+ * The bit of an active word (the word that selects the policy in force) for program slot 2; see THIRD_SLOT of
+ * `bpf/weir.h`.
+ */
 const THIRD_SLOT = 0x4000_0000;
 
-/** Returns the slot that an active word of the map `active` selects. */
+/**
+ * Returns the program slot (place for a compiled policy) that an active word selects. The map `active`
+ * contains this word.
+ */
 export function slotOf(word: number): Slot {
   return (word & THIRD_SLOT) !== 0 ? 2 : (word & 1) === 0 ? 0 : 1;
 }
 
-/** Returns the epoch of an active word, also of the upper half of the judgement of a flow. */
+/**
+ * Returns the epoch (activation number) of an active word. Works also for the upper half of the field
+ * `judgement` of a flow.
+ */
 export function epochOf(word: number): number {
   return (word >>> 1) & MAX_EPOCH;
 }
@@ -23,7 +35,9 @@ export function wordOf(epoch: number, slot: Slot): number {
   return (slot === 2 ? THIRD_SLOT : 0) + epoch * 2 + (slot & 1);
 }
 
-/** Returns the epoch that is `steps` activations after `epoch`. After the largest epoch, begins again. */
+/**
+ * Returns the epoch (activation number) after `steps` activations. The first epoch follows the largest one.
+ */
 export function epochAfter(epoch: number, steps: number): number {
   return epoch + steps > MAX_EPOCH ? steps : epoch + steps;
 }

@@ -6,7 +6,10 @@ export const HIT_BYTES = 32;
 export const HIT_REF_OFFSETS = { hit: 0, check: 4 } as const;
 export const HIT_REF_BYTES = 8;
 
-/** Offsets in bytes of the fields of `struct vitals` of `bpf/weir.h`. */
+/**
+ * Offsets in bytes of the fields of `struct vitals` of `bpf/weir.h` (results of the last sweep of the flow
+ * table).
+ */
 export const VITALS_OFFSETS = {
   swept_ns: 0,
   sweep_took_ns: 8,

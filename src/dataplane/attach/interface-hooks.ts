@@ -54,7 +54,9 @@ export class Hooks {
     this.#policedNames = new PolicedNames(pins.names);
   }
 
-  /** Reads which interfaces an earlier process has policed, and by which names. */
+  /**
+   * Finds the interfaces to which an earlier process attached its BPF programs, and their names at that time.
+   */
   load(): void {
     const all = listInterfaces();
     this.#policedNames.load((ifindex) => {
@@ -69,7 +71,7 @@ export class Hooks {
     for (const { ifindex } of renamedAmong(this.interfaces().policed)) this.#policedNames.forget(ifindex);
   }
 
-  /** Undoes `releaseRenamed`, so that `prune` keeps the programs of interfaces that were renamed. */
+  /** Reverses the last `releaseRenamed`, so that `prune` keeps the BPF programs of renamed interfaces. */
   restoreRenamed(): void {
     for (const [ifindex, name] of this.#beforeRelease) {
       if (!this.#policedNames.all.has(ifindex)) this.#policedNames.note(ifindex, name);

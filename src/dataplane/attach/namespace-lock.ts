@@ -68,7 +68,7 @@ export function hasPacketLog(): boolean {
   }
 }
 
-/** A `struct nfgenmsg` with the number of the group in network byte order. */
+/** Returns a `struct nfgenmsg` with the number of the nfnetlink_log group in network byte order. */
 function header(): Buffer {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt16BE(GROUP, 2);

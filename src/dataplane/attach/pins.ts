@@ -14,8 +14,9 @@ const OWN = /^(maps-[0-9a-f]+|links-\d+|names-\d+|filling-\d+)$/;
 /**
  * The BPF pins that keep the datapath in the kernel while no process runs. The pin path has one folder
  * `maps-<number>` for each set of maps. It also has one folder `links-<network namespace>`, with a pin
- * `<ifindex>-<direction>` for each link, and a pin `forward-<n>` for the link of the forward judge. The
- * folder `names-<network namespace>` has the names of the policed interfaces (`PolicedNames`).
+ * `<ifindex>-<direction>` for each link, and a pin `forward-<n>` for the link of the forward judge (a
+ * netfilter program). The folder `names-<network namespace>` has the names of the policed interfaces
+ * (`PolicedNames`).
  */
 export class Pins {
   readonly links: string;

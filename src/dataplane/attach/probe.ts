@@ -9,7 +9,7 @@ import { hasPacketLog } from './namespace-lock.js';
 import { isBpfFileSystem } from './pins.js';
 
 const NEEDED: readonly Capability[] = ['CAP_NET_ADMIN', 'CAP_BPF', 'CAP_PERFMON'];
-/** Capabilities that the kernel does not require if the process has CAP_SYS_ADMIN. */
+/** Linux capabilities that a process with CAP_SYS_ADMIN does not need in addition. */
 const IN_SYS_ADMIN: ReadonlySet<Capability> = new Set(['CAP_BPF', 'CAP_PERFMON']);
 const MINIMUM_KERNEL = [6, 1] as const;
 const MEMBARRIER_CMD_QUERY = 0;

@@ -7,15 +7,18 @@
  * deadline, also if the process of the node is dead or stopped, and without a packet.
  */
 
-/* Pause before the timer tries again, after user space has changed the active word at the same moment. */
+/* Pause before the timer tries again, after user space has changed the active word (epoch and program slot)
+ * at the same moment.
+ */
 #define REVERT_RETRY_NS 1000000
-/* Pause after the base is in force. The timer continues until user space stops it, because user space may
- * have put the unconfirmed policy in force at the same moment.
+/* Pause after the timer has put the last confirmed policy (base) in force. The timer continues until user
+ * space stops it, because user space may have put the unconfirmed policy in force at the same moment.
  */
 #define REVERT_CHECK_NS 250000000
 
-/* The step from the epoch in force to that of the base. User space takes the next epoch for the policies that
- * it activates. So an epoch never has two meanings, even if both change the active word at the same moment.
+/* The difference between the epochs (activation numbers) of the policy in force and of the base (last
+ * confirmed policy) that the timer puts in force. User space uses the next epoch for its own activations. So
+ * no epoch has two meanings, even if the timer and user space change the active word at the same moment.
  */
 #define REVERT_EPOCHS 2
 
@@ -55,8 +58,8 @@ static int revert_by_timer(void *map, __u32 *key, struct revert *due)
 }
 
 /* Sets the revert timer, or stops it if `at_ns` is 0. When the program returns, the former deadline changes
- * the active word no more: the program waits for a callback that runs. The timer runs while the map `revert`
- * is pinned, even without a process.
+ * the active word (epoch and program slot) no more: the program waits for a callback that runs. The timer
+ * runs while the map `revert` is pinned, even without a process.
  */
 SEC("syscall")
 int weir_set_revert(struct revert_request *request)

@@ -16,7 +16,7 @@ export class RuleNameHistory {
   /** Rule names, newest first; element 0 belongs to the policy in force. */
   #flipped: FlippedRuleNames[] = [];
   #finder: Finder | undefined;
-  /** The rule names of the base of the unconfirmed policy in force. */
+  /** The rule names of the last confirmed policy (base) while the policy in force is unconfirmed. */
   #base: FlippedRuleNames | undefined;
 
   get inForce(): FlippedRuleNames | undefined {
@@ -48,8 +48,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Keeps the rule names of the policy in force for `revert`. Keeps those of an earlier base, if there is
-   * one.
+   * Keeps the rule names of the policy in force for a later call of `revert`. If those of an earlier base
+   * (last confirmed policy) are kept, keeps these instead.
    */
   keepBase(): void {
     this.#base ??= this.inForce;
@@ -60,8 +60,8 @@ export class RuleNameHistory {
   }
 
   /**
-   * Adds the rule names of the base, which is in force again from this epoch on, and returns them. Returns
-   * undefined if this process does not know them.
+   * Adds the rule names of the base (last confirmed policy), which is in force again from this epoch on, and
+   * returns them. Returns undefined if this process does not know them.
    */
   revert(epoch: number, generation: number): FlippedRuleNames | undefined {
     if (this.#base === undefined) return undefined;
@@ -103,7 +103,7 @@ export class RuleNameHistory {
     return this.#flipped.find((placed) => placed.epoch === epoch)?.generation;
   }
 
-  /** The finder is valid until another policy is put in force. */
+  /** Returns a function that finds rule names. It is valid until another policy is put in force. */
   finder(): Finder {
     this.#finder ??= new Finder(this.#flipped);
     return this.#finder;

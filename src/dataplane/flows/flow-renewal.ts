@@ -111,8 +111,9 @@ function markForReclassification(
   if (!sources.has(u32At(words, at + (isHigh ? HIGH : LOW)))) return false;
   const place = line * LONGS + JUDGEMENT;
   const before = Atomics.load(judgements, place);
-  // A flow that no rule decided has no active word and stays as it is. After an upgrade the active word can
-  // also be 0, and then the next packet classifies the flow anyway.
+  // Do not change a flow that no rule decided, which has no active word (the policy that classified it).
+  // After an upgrade, the active word of other flows can be 0 too; then the next packet classifies the flow
+  // anyway.
   if (before >> 32n === 0n || (before & RECLASSIFY_BIT) !== 0n) return false;
   // If a packet classifies the flow at this moment, it reads the new entry of its source, or marks the flow
   // itself. If another flow takes the cache line meanwhile, its next packet classifies that flow once more,

@@ -45,7 +45,7 @@ export class FlowSweep {
     this.#sweep.run();
   }
 
-  /** Sweeps if the last sweep is long enough ago (`SWEEP_SHARE`). */
+  /** Sweeps if the last sweep (walk over the flow table) is long enough ago (`SWEEP_SHARE`). */
   refresh(): void {
     const { swept, took } = this.#times();
     if (process.hrtime.bigint() - swept >= took * SWEEP_SHARE) this.sweep();

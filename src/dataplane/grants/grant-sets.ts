@@ -98,8 +98,8 @@ export class GrantSets {
   }
 
   /**
-   * Drops a set of grants to which no address refers any more. Its cache lines are reused only after an RCU
-   * grace period, because BPF programs may still be reading them.
+   * Frees a set of grants (hostname patterns of one address) to which no address refers any more. Its cache
+   * lines are reused only after an RCU grace period, because BPF programs may still read them.
    */
   drop(set: number): void {
     for (const line of this.lines(set)) this.#resting.push(line);

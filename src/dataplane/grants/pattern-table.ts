@@ -3,10 +3,11 @@ import { SLOTS, type Slot } from '#dataplane/abi/active-word.js';
 import { PATTERN, THIRD_WORDS } from './grant-layout.js';
 
 /**
- * Assigns numbers to hostname patterns, and stores which patterns the compiled policy in each slot has, in
- * memory that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of the
- * slots has the pattern; afterwards the pattern is retired. The number of a retired pattern is reused after
- * two steps: no grant has the number any more (`cleared`), and then a grace period has passed (`afterGrace`).
+ * Assigns numbers to hostname patterns, and stores which patterns the compiled policy in each program slot
+ * has, in memory that BPF programs read (`bpf/classify/grants.h`). A pattern keeps its number while one of
+ * these policies has the pattern; afterwards the pattern is retired. The number of a retired pattern is
+ * reused after two steps: no learned address refers to the number any more (`cleared`), and then an RCU grace
+ * period has passed (`afterGrace`).
  */
 export class PatternTable {
   readonly capacity: number;
@@ -84,9 +85,9 @@ export class PatternTable {
   }
 
   /**
-   * Gives numbers to the hostname patterns of a policy, and stores that the policy in this slot has these
-   * patterns. No packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between parts of
-   * the work, and that function may add grants.
+   * Gives numbers to the hostname patterns of a policy, and stores that the policy in this program slot has
+   * these patterns. No packet may read the slot, and `shortage` must be 0. Calls `yieldToRequests` between
+   * parts of the work, and that function may add learned addresses.
    */
   fill(slot: Slot, texts: readonly string[], yieldToRequests: () => void = () => {}): void {
     for (const [at, text] of texts.filter((each) => !this.#numbers.has(each)).entries()) {

@@ -28,8 +28,8 @@ const FLUSHING = ['ExecStart', 'ExecReload', 'ExecStop'];
 export type BootGuard = { readonly path: string; readonly isOpen: boolean };
 
 /**
- * Keeps the boot file equal to the guard in the kernel, and reports why the file would not protect the next
- * boot.
+ * Keeps the boot file equal to the guard (nftables rules of Weir) in the kernel, and reports why the file
+ * would not protect the next boot.
  */
 export class BootFile {
   #failure: string | undefined;

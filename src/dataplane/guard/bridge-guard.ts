@@ -8,7 +8,7 @@ const TABLE = 'weir';
 const CHAIN = 'guard';
 const FIRST = -2_147_483_648;
 
-/** `bits`: the mark bits with which the bridge may switch a frame. */
+/** The input of the bridge rules. `bits`: a bridge may forward a frame that has one of these mark bits. */
 export type BridgeRules = Pick<GuardState, 'interfaces' | 'renamed'> & { readonly bits: readonly number[] };
 
 /**

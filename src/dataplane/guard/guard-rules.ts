@@ -28,8 +28,8 @@ export type GuardState = {
   readonly renamed: readonly number[];
   readonly markMask: number;
   /**
-   * Mark bits that BPF programs of an earlier process set. The guard also accepts these bits while those
-   * programs are still attached.
+   * Mark bits that BPF programs of an earlier process set. The guard (nftables rules of Weir) also accepts
+   * these bits while those programs are still attached.
    */
   readonly earlierBits: readonly number[];
   /**

@@ -52,8 +52,8 @@ export function nameTrees(
 }
 
 /**
- * Returns the index in `owners` of the first element that equals `ruleBlock`. The elements that equal
- * `ruleBlock` are adjacent, and the last of them is at `end - 1`.
+ * Returns the index in the ascending array `owners` of the first element that equals `ruleBlock`. The last
+ * such element is at `end - 1`.
  */
 function firstOf(owners: Uint32Array, ruleBlock: number, end: number): number {
   let first = end;

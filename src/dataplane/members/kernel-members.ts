@@ -19,16 +19,21 @@ import { MemberTable } from './member-table.js';
 export class KernelMembers {
   readonly #table: MemberTable;
   readonly #sets: MemberSets;
-  /** The sets of selectors that changes have contained, by `SelectorSet.number`. */
+  /** The sets of Kubernetes selectors that past changes contained, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
   /**
-   * Set of selectors → its addresses, which are deny-only because the map `member_sets` has no entry for
-   * the set.
+   * Set of selectors → its addresses, which are deny-only (no allow rules of groups with selectors apply)
+   * because the map `member_sets` has no entry for the set.
    */
   readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
-  /** The set of selectors of each address in `#withoutEntry`. */
+  /**
+   * For each address that has no entry in the BPF map yet (`#withoutEntry`), its set of Kubernetes selectors.
+   */
   readonly #waitsFor = new Map<number, SelectorSet>();
-  /** Former members that the last list did not contain. They are deny-only until the next flip. */
+  /**
+   * Former members that the last list did not contain. They are deny-only (no allow rules of groups with
+   * selectors apply) until the next flip.
+   */
   #leaving = new Set<number>();
   readonly #awaitGracePeriod: () => void;
 
@@ -48,7 +53,7 @@ export class KernelMembers {
     for (const [, mapIndex] of this.#table.members()) this.#sets.use(mapIndex, 1);
   }
 
-  /** The number of addresses with an owner, without the addresses in `#leaving`. */
+  /** The number of addresses that a Kubernetes object owns, without the addresses in `#leaving`. */
   get count(): number {
     let leaving = this.#leaving.size;
     for (const address of this.#table.refusedAddresses()) if (this.#leaving.has(address)) leaving -= 1;
@@ -99,8 +104,8 @@ export class KernelMembers {
   }
 
   /**
-   * Removes the addresses in `#leaving`. Must be called after a flip to a program that was compiled with the
-   * last list.
+   * Removes the addresses in `#leaving`. Must be called after a flip (activation of a staged policy) to a
+   * program that was compiled with the last list.
    */
   removeLeaving(): void {
     for (const address of this.#leaving) this.#set(address, 0, new Set());
@@ -113,8 +118,8 @@ export class KernelMembers {
   }
 
   /**
-   * Stores for each set of selectors the index of its set of groups in the program of a slot. No packet may
-   * read this slot yet.
+   * Stores for each set of selectors the index of its set of groups in the program of a program slot. No
+   * packet may read this slot yet.
    */
   fill(slot: Slot, tables: MemberTables | null): void {
     this.#sets.fill(slot, tables === null ? null : new MemberIndex(tables));
@@ -122,7 +127,7 @@ export class KernelMembers {
 
   /**
    * Returns the number of addresses that are deny-only (get no allow rule of a group with selectors) in a
-   * slot until a policy is compiled with a change: those in the change, and those in `#leaving`.
+   * program slot until a policy is compiled with a change: those in the change, and those in `#leaving`.
    */
   uncompiled({ addresses, sets }: Pick<MembershipChange, 'addresses' | 'sets'>, slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -138,8 +143,8 @@ export class KernelMembers {
 
   /**
    * Returns the number of addresses that are deny-only (get no allow rule of a group with selectors) in a
-   * slot until a policy is compiled with the present members. Does not count an address whose set this
-   * process does not know, or whose set has no entry: a compilation does not change these addresses.
+   * program slot until a policy is compiled with the present members. Does not count an address whose set
+   * this process does not know, or whose set has no entry: a compilation does not change these addresses.
    */
   uncompiledIn(slot: Slot): number {
     const program = this.#sets.programOf(slot);
@@ -152,7 +157,10 @@ export class KernelMembers {
     return count;
   }
 
-  /** Sets the owner of an address. `setNumber`: the `SelectorSet.number` of its set; 0 without an owner. */
+  /**
+   * Sets the owner (Kubernetes object) of an address. `setNumber`: the `SelectorSet.number` of its set; 0
+   * without an owner.
+   */
   #set(address: number, setNumber: number, changed: Set<number>): void {
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
@@ -171,7 +179,10 @@ export class KernelMembers {
     if (set !== undefined && mapIndex !== DENY_ONLY_SET) this.#openWaiting(set, changed);
   }
 
-  /** Stores the map index of a set for the addresses that are deny-only because the set had no entry. */
+  /**
+   * Stores the map index of a set for the addresses that are deny-only (no allow rules of groups with
+   * selectors apply) because the set had no entry.
+   */
   #openWaiting(set: SelectorSet, changed: Set<number>): void {
     const addresses = this.#withoutEntry.get(set);
     if (addresses === undefined) return;

@@ -11,7 +11,7 @@ import { MEMBER_LINE, MEMBER_LINES, MEMBER_SET, MEMBER_SETS, THIRD_WORDS } from 
  */
 export type MappedMembers = {
   readonly members: KernelMembers;
-  /** Uses the maps of another BPF object with the same maps `members` and `member_sets`. */
+  /** Switches to another BPF object whose maps `members` and `member_sets` are the same maps. */
   passTo(object: Pick<BpfObject, 'mapFd'>, slotCount: number): void;
   unmap(): void;
 };
@@ -49,7 +49,10 @@ export function mapMembers(object: Pick<BpfObject, 'mapFd'>, slotCount: number):
   }
 }
 
-/** Maps `third_indexes`; undefined while the datapath has two slots. */
+/**
+ * Maps `third_indexes` (the entries for program slot 2) into memory; undefined while the datapath has only
+ * two program slots.
+ */
 function mapThird(object: Pick<BpfObject, 'mapFd'>, slotCount: number): MappedMemory | undefined {
   if (slotCount === SLOT_COUNT.usual) return undefined;
   return new MappedMemory('third_indexes', object.mapFd('third_indexes'), MEMBER_SETS * THIRD_WORDS * 4);

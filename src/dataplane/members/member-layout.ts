@@ -22,8 +22,8 @@ export const CHANGES = 6;
 export const MEMBER_SET = { words: 8, indexes: 0, digest: 2, digestBytes: 24 } as const;
 
 /**
- * The map index that no set has. A member with it is deny-only: it gets no allow rule of a group with
- * selectors.
+ * A map index that no set of selectors has. An address with it gets no allow rule of a group with Kubernetes
+ * selectors (it is deny-only).
  */
 export const DENY_ONLY_SET = DENY_ONLY_MEMBER.number;
 

@@ -13,20 +13,23 @@ import { DENY_ONLY_SET, MEMBER_SET, MEMBER_SETS, THIRD_WORDS } from './member-la
  */
 export class MemberSets {
   readonly #words: Uint32Array;
-  /** The map `third_indexes`: the sets of groups of slot 2; undefined while the datapath has two slots. */
+  /**
+   * The map `third_indexes`, with the entries for program slot 2; undefined while the datapath has only two
+   * program slots.
+   */
   #third: Uint32Array | undefined;
   readonly #digests: Uint8Array;
   /** The map index of each set of selectors, by the digest of its keys in hexadecimal. */
   readonly #mapIndexes = new Map<string, number>();
-  /** The sets of selectors whose keys this process knows, by map index. */
+  /** The sets of Kubernetes selectors whose keys this process knows, by index in the BPF map. */
   readonly #sets = new Map<number, SelectorSet>();
   /** The map index that each set of selectors had last. Its entry can belong to another set now. */
   readonly #lastMapIndexes = new WeakMap<SelectorSet, number>();
   /** The number of addresses that have each set of selectors, by the map index of the set. */
   readonly #uses = new Uint32Array(MEMBER_SETS);
-  /** The number of sets of selectors in the map that no address has. */
+  /** The number of sets of selectors in the BPF map that select no address at present. */
   #idle = 0;
-  /** Map indexes of free entries. */
+  /** The indexes of unused entries of the BPF map. */
   readonly #free: number[] = [];
   /** Map indexes of sets that no address has any more. A BPF program may still have read such an index. */
   #awaitingGracePeriod: number[] = [];
@@ -44,12 +47,15 @@ export class MemberSets {
     this.#idle = this.#mapIndexes.size;
   }
 
-  /** Uses this memory for slot 2. It must contain the sets of groups of the policy in slot 2, if any. */
+  /**
+   * Uses this memory for the entries of program slot 2. It must contain the entries of the policy in slot 2,
+   * if any.
+   */
   useThird(third: Uint32Array | undefined): void {
     this.#third = third;
   }
 
-  /** Whether `mapIndexOf` can find an entry for a new set of selectors. */
+  /** Whether the BPF map has an unused entry for a new set of selectors. */
   get hasRoom(): boolean {
     return this.#free.length + this.#idle > 0;
   }
@@ -92,9 +98,9 @@ export class MemberSets {
   }
 
   /**
-   * Stores the index of the set of groups of each set for the program of a slot; null if the program has no
-   * member tables. No packet may read the slot. In this slot, the members of a set whose keys this process
-   * does not know yet are deny-only.
+   * Stores the index of the set of groups of each set for the program of a program slot; null if the program
+   * has no member tables. No packet may read the slot. In this slot, the members of a set whose keys this
+   * process does not know yet are deny-only (no allow rules of groups with selectors apply).
    */
   fill(slot: Slot, program: MemberIndex | null): void {
     this.#programs[slot] = program;
@@ -105,8 +111,8 @@ export class MemberSets {
   }
 
   /**
-   * The compiled policy of a slot; undefined if an earlier process put it in force, null without member
-   * tables.
+   * The compiled policy of a program slot; undefined if an earlier process put it in force, null without
+   * member tables.
    */
   programOf(slot: Slot): MemberIndex | null | undefined {
     return this.#programs[slot];
@@ -126,7 +132,7 @@ export class MemberSets {
     }
   }
 
-  /** Frees the entries of all sets of selectors that no address has. */
+  /** Frees the entries of all sets of selectors that select no address at present. */
   #makeRoom(awaitGracePeriod: () => void): void {
     for (const [hex, mapIndex] of this.#mapIndexes) {
       if (this.#uses[mapIndex] !== 0) continue;

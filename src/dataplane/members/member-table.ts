@@ -13,8 +13,9 @@ import {
 } from './member-layout.js';
 
 /**
- * The map `members`: addresses with an owner, each with the map index of its set of selectors in
- * `MemberSets`. One store changes a member, so that a BPF program reads either the old set or the new one.
+ * The map `members`: addresses with an owner (Kubernetes object), each with the map index of its set of
+ * selectors in `MemberSets`. One store changes a member, so that a BPF program reads either the old set or
+ * the new one.
  */
 export class MemberTable {
   readonly #memory: SharedMemory;
@@ -24,7 +25,7 @@ export class MemberTable {
    */
   readonly #refused = new Map<number, Map<number, number>>();
   #refusedCount = 0;
-  /** The cache lines in which a place became free since the last `retryRefused`. */
+  /** The cache lines of the table in which an entry became free since the last `retryRefused`. */
   readonly #freed = new Set<number>();
   #count = 0;
 
@@ -70,7 +71,7 @@ export class MemberTable {
 
   /**
    * Returns the map index of the set of selectors of an address, also if the table has no room for the
-   * address; 0 if the address has no owner.
+   * address; 0 if the address has no owner (Kubernetes object).
    */
   mapIndexAt(address: number): number {
     const place = this.#find(address);
@@ -124,8 +125,9 @@ export class MemberTable {
 
   /**
    * Must be called when all members that exist are set. From then on, an address that is not in the table has
-   * no owner. Before the call, such an address is deny-only if the table is new, or if its cache line
-   * counts addresses that an earlier process refused.
+   * no owner (Kubernetes object). Before the call, such an address is deny-only (no allow rules of groups
+   * with selectors apply) if the table is new, or if its cache line counts addresses that an earlier process
+   * refused.
    */
   complete(): void {
     const refused = new Uint32Array(MEMBER_LINES);
@@ -163,7 +165,7 @@ export class MemberTable {
     }
   }
 
-  /** Stores refused addresses while this line has room. */
+  /** Stores addresses that were refused earlier for lack of space, while this cache line has free entries. */
   #fillLine(line: number, stored: number[]): void {
     for (let home = Math.max(1, line - MEMBER_PROBES + 1); home <= line; home++) {
       for (const [address, mapIndex] of this.#refused.get(home) ?? []) {
@@ -208,7 +210,7 @@ export class MemberTable {
     this.#memory.storeWord(at, this.#memory.word(at) + by);
   }
 
-  /** Returns the place of an address, as an index of a 64-bit word. */
+  /** Returns the position of an address in the table, as the index of a 64-bit word. */
   #find(address: number): number | undefined {
     const home = homeOf(this.#memory.words, address);
     for (let probe = 0; probe < MEMBER_PROBES; probe++) {

@@ -26,7 +26,7 @@ export type Capacity = {
  */
 export const MAX_SLOT_LINES = 8_388_608;
 /**
- * Possible values of `slotLines`. The map `program` with two slots then takes 1 MiB, 8 MiB, 64 MiB,
+ * Possible values of `slotLines`. The map `program` with two program slots then takes 1 MiB, 8 MiB, 64 MiB,
  * 512 MiB or 1 GiB.
  */
 const LINES = [8_192, 65_536, 524_288, 4_194_304, MAX_SLOT_LINES];

@@ -65,9 +65,9 @@ function closeAll(fds: number[]): void {
 }
 
 /**
- * Returns the maps, the BPF program and the settings with which the service plane offloads spliced
- * connections to the datapath. The maps and the program stay usable when a BPF object with larger maps
- * replaces the loaded object. The new object uses the same maps `joins` and `joiners`.
+ * Returns the maps, the BPF program and the settings with which the service plane (TLS and HTTP inspection)
+ * offloads spliced connections to the datapath. The maps and the program stay usable when a BPF object with
+ * larger maps replaces the loaded object. The new object uses the same maps `joins` and `joiners`.
  */
 export function spliceOffloadOf(
   { options }: LoadedObject,

@@ -16,14 +16,15 @@ export type Detached = {
   /** Paths of the removed folders with pinned maps. */
   readonly maps: readonly string[];
   readonly guard: boolean;
-  /** Whether the boot file of the guard had commands; it is empty now. */
+  /** Whether the boot file of the guard (nftables rules of Weir) had commands; it is empty now. */
   readonly bootFile: boolean;
 };
 
 /**
- * Removes Weir's hooks, pins, guard and routing rule, and empties the boot file of the guard, so that no
- * policy applies on the node any more (D20). Throws `OtherProcess` while a Weir process uses the pin path.
- * `deploy/debian/postrm` does the same in shell after the package was removed: change both.
+ * Removes Weir's hooks, pins, guard and routing rule, and empties the boot file of the guard (nftables rules
+ * of Weir), so that no policy applies on the node any more (D20). Throws `OtherProcess` while a Weir process
+ * uses the pin path. `deploy/debian/postrm` does the same in shell after the package was removed: change
+ * both.
  */
 export function detach(pinPath: string, bootFile?: string): Detached {
   const pins = new Pins(pinPath);
@@ -36,9 +37,11 @@ export function detach(pinPath: string, bootFile?: string): Detached {
     const hooks = weirHooks(interfaces, pinPath).filter(
       (hook) => hook.by === 'clsact' || hook.pinPath === pinPath || mapSetOf(hook.program, sets),
     );
-    // Empty the file before the guard is removed. A crash in between leaves the running node as it was.
+    // Empty the file before the guard (nftables rules of Weir) is removed. A crash in between leaves the
+    // running node as it was.
     const hadBootFile = bootFile !== undefined && emptyBootFile(bootFile);
-    // Remove the guard before the programs: it drops each packet that no program has passed.
+    // Remove the guard (nftables rules of Weir) before the programs: it drops each packet that no program has
+    // passed.
     const guard = removeGuard();
     pins.removeLinks();
     for (const { ifindex } of interfaces) {

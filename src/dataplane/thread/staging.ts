@@ -13,15 +13,19 @@ type Loaded = {
   readonly grants: MappedGrants;
   readonly members: KernelMembers;
   readonly trafficStatistics: TrafficStatistics;
-  /** Called between parts of the work, to serve other requests. It may add grants. */
+  /**
+   * Called between parts of the work, to serve other requests. It may add grants (permissions for addresses
+   * that DNS resolved).
+   */
   readonly yieldToRequests?: () => void;
 };
 
 type Prepared = { readonly image: Image; readonly placement: Placement };
 
 /**
- * Fills the idle slot with a compiled policy: its image, its hostname patterns, and the entries of `hits` for
- * its rules and defaults. Throws `CapacityExceeded` before it changes the slot if the policy is too large.
+ * Fills the idle program slot with a compiled policy: its image, its hostname patterns, and the entries of
+ * `hits` for its rules and defaults. Throws `CapacityExceeded` before it changes the slot if the policy is
+ * too large.
  */
 export function stageProgram(
   { slots, grants, members, trafficStatistics, yieldToRequests }: Loaded,
@@ -34,12 +38,12 @@ export function stageProgram(
   grants.makeRoom(patterns, awaitGracePeriod);
   trafficStatistics.flushIdleSlot();
   slots.fill(image, generation);
-  // The next two calls must come after `slots.fill`, which waits until no packet uses the former policy in
-  // this slot, and so none of its hostname patterns and sets of selectors.
+  // Call the next two functions after `slots.fill`, which waits until no packet uses the former policy of
+  // this program slot. Then no packet uses the hostname patterns and sets of selectors of that policy either.
   grants.fill(slots.filledSlot, patterns, yieldToRequests);
   members.fill(slots.filledSlot, program.members);
   // This call must come after `flushIdleSlot`. Before that, flows may still count for rules of the former
-  // policy in this slot.
+  // policy in this program slot.
   trafficStatistics.stage(placement, generation);
 }
 

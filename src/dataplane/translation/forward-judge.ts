@@ -10,10 +10,10 @@ const HOOK_FORWARD = 2;
 /** Offsets in bytes of the fields of `union bpf_attr` for BPF_LINK_CREATE. */
 const LINK = { program: 0, attachType: 8, family: 16, hook: 20, priority: 24, bytes: 48 } as const;
 /**
- * Priorities of the forward judge (a netfilter program) at the forward hook: directly after the guard. At a
- * later priority, a third-party chain could restore an old mark before the forward judge reads it. The kernel
- * cannot replace the program of a netfilter link, and two programs cannot have the same priority. So a new
- * link is made at the other priority before the old one is removed.
+ * Priorities of the forward judge (a netfilter program) at the forward hook: directly after the guard
+ * (nftables rules of Weir). At a later priority, a third-party chain could restore an old mark before the
+ * forward judge reads it. The kernel cannot replace the program of a netfilter link, and two programs cannot
+ * have the same priority. So a new link is made at the other priority before the old one is removed.
  */
 const PRIORITIES = [-2_147_483_647, -2_147_483_646] as const;
 const PIN = /^forward-([12])$/;
@@ -36,7 +36,10 @@ export class ForwardJudge {
     this.#attached = attached;
   }
 
-  /** Attaches this program as the forward judge, and then detaches each program of an earlier datapath. */
+  /**
+   * Attaches this program as the forward judge (a netfilter program), and then detaches each program of an
+   * earlier datapath.
+   */
   put(programFd: number, programId: number): void {
     const pinned = this.#pinned();
     const standing = pinned.filter(({ isAttached }) => isAttached);
@@ -75,7 +78,10 @@ export class ForwardJudge {
     }
   }
 
-  /** Returns the pinned links. `place` is the index of their priority in `PRIORITIES`. */
+  /**
+   * Returns the pinned links of the forward judge (a netfilter program). `place`: the index of their priority
+   * in `PRIORITIES`.
+   */
   #pinned(): {
     readonly pin: string;
     readonly place: number;

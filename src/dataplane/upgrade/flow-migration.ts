@@ -45,7 +45,7 @@ export class FlowMigration {
     return this.#migrate(table, MODE.first);
   }
 
-  /** Like `migrate`, but does nothing if the flow already exists in this datapath. */
+  /** Like `migrate`, but does nothing if this datapath already has the flow. */
   migrateIfAbsent(table: FlowTable): boolean {
     return this.#migrate(table, MODE.ifAbsent);
   }

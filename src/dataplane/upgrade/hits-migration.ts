@@ -50,7 +50,7 @@ export class HitsMigration {
   }
 }
 
-/** The entries of one map `hits`, in mapped memory. */
+/** The entries of a BPF map `hits` (packet counters of rules), mapped into memory. */
 class Hits {
   readonly layout: StructLayout;
   readonly count: number;

@@ -30,7 +30,7 @@ export class StateMigration {
     readonly samePolicy: boolean,
   ) {}
 
-  /** Migrates all flows and fragments. */
+  /** Copies all flows and fragments of the earlier datapath to this one. */
   migrateEntries(): void {
     this.#migrateFlows();
     if (this.#differs('fragments')) this.#migrateFragments();

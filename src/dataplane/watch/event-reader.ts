@@ -28,7 +28,7 @@ export class EventReader {
   constructor(
     maps: KernelWatchMaps,
     readonly port: Pick<MessagePort, 'postMessage'>,
-    /** Returns the number of batches that the receiver has read. */
+    /** Returns how many batches the receiver has read so far. */
     readonly taken: () => number,
   ) {
     this.#ring = new EventRing(maps.events, maps.ringBytes);

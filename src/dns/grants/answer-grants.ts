@@ -99,12 +99,18 @@ export class AnswerGrants {
     });
   }
 
-  /** The latest time at which a grant made at `now` may end. */
+  /**
+   * Returns the latest time at which a grant (permission for an address that DNS resolved) made at `now` may
+   * end.
+   */
   #latest(now: number): number {
     return now + this.options.maxGrantMs;
   }
 
-  /** The proxy does not renew a grant that ends at most this many milliseconds before `#latest`. */
+  /**
+   * The margin for renewals in milliseconds: the proxy does not renew a grant (permission for an address)
+   * that already lasts almost as long as a renewed one would.
+   */
   get #slackMs(): number {
     return Math.min(2 * GRID_MS, this.options.maxGrantMs * GRID_PART);
   }

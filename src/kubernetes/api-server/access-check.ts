@@ -6,8 +6,8 @@ import { listPageOf } from './api-objects.js';
 import { ApiSession, type Credentials } from './api-session.js';
 
 /**
- * The time limit in milliseconds for all requests of a check. The client that writes an integration waits for
- * the check.
+ * The time limit in milliseconds for all requests of a check. The client that writes an integration (a
+ * Kubernetes API server) waits for the check.
  */
 const WITHIN_MS = 5_000;
 
@@ -19,8 +19,8 @@ const NEEDED_BY: Readonly<Record<ResourceName, string>> = {
 };
 
 /**
- * Sends the same list requests as the watches of an integration. Returns a warning for each fault, and an
- * empty list if the integration works. A failure of a request does not throw.
+ * Sends the same list requests as the watches of an integration (a Kubernetes API server). Returns a warning
+ * for each fault, and an empty list if the integration works. A failure of a request does not throw.
  */
 export async function accessWarnings(
   url: string,

@@ -29,13 +29,14 @@ export class MemberSync<Result> {
     this.#listener = listener;
   }
 
-  /** Resolves when the part has applied the change, or does not run. */
+  /** Sends a change to the part of the node. Resolves when the part has applied it, or does not run. */
   async change(change: MembershipChange): Promise<void> {
     await (this.#isBehind ? this.replace() : this.#attempt(() => this.#sink.changeMembers(change)));
   }
 
   async replace(): Promise<void> {
-    // Before the first members are known, the members of an earlier process stay in force.
+    // Before the first members (addresses of pods and nodes) are known, the members of an earlier process
+    // stay in force.
     if (this.#record.isKnown) await this.#attempt(() => this.#sink.replaceMembers(this.#record.list()));
   }
 
@@ -61,6 +62,6 @@ export class MemberSync<Result> {
 
 type SyncListener<Result> = {
   readonly trouble: (message: string, failure: unknown) => void;
-  /** Called with the result of each successful call of the part. */
+  /** Called with the result of each successful update of the part of the node. */
   readonly noted: (result: Result) => void;
 };

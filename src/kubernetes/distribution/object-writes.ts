@@ -2,7 +2,7 @@ import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 
 /** The minimum time in milliseconds between two writes. Changes of a busy cluster are written together. */
 const BETWEEN_WRITES_MS = 250;
-/** If this number of objects waits, they are written at once. */
+/** If this number of Kubernetes objects waits for the store, they are written at once. */
 const MANY_OBJECTS = 500;
 
 /**
@@ -13,7 +13,7 @@ const MANY_OBJECTS = 500;
  * only after the last part.
  */
 export class ObjectWrites {
-  /** Objects that are not stored yet, by their key. */
+  /** Kubernetes objects that are not stored yet, by their key. */
   readonly #unstored = new Map<string, StoredObject>();
   #timer: NodeJS.Timeout | undefined;
   /** The value of `performance.now()` at the last call of `flush` with objects to write. */
@@ -26,7 +26,7 @@ export class ObjectWrites {
   /** Resolves when the last write to the store has ended. Never rejects. */
   #writing: Promise<void> = Promise.resolve();
 
-  /** `store` writes objects to the store; `trouble` reports its failures. */
+  /** Creates the queue. `store` writes objects to the store; `trouble` reports its failures. */
   constructor(
     private readonly store: (objects: readonly StoredObject[]) => Promise<void>,
     private readonly trouble: (message: string, failure: unknown) => void,
@@ -50,7 +50,7 @@ export class ObjectWrites {
     }
   }
 
-  /** Resolves after an attempt to write all objects. Never rejects. */
+  /** Writes all waiting Kubernetes objects. Resolves after the attempt, and never rejects. */
   flush(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;

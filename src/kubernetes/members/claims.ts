@@ -6,10 +6,13 @@ import type { KubernetesObject } from '#kubernetes/watch/objects.js';
  */
 type Claim = { object: KubernetesObject; earliest: number; latest: number };
 
-/** How many ended claims keep their resource versions: at least this number, at most twice this number. */
+/**
+ * The number of ended claims (of objects to addresses) whose resource versions are kept: at least this, at
+ * most twice this.
+ */
 const KEPT_ENDED = 8192;
 
-/** A resource version lower than all versions of a server. */
+/** A number that is lower than every Kubernetes resource version of a server. */
 const BEFORE_ALL = -1;
 
 /** The bounds of the resource version at which an object claimed its new addresses. */
@@ -32,8 +35,9 @@ export class Claims {
    */
   readonly #vacant = new Set<number>();
   /**
-   * For addresses without an owner: the resource version at which the last owner claimed the address. A full
-   * map becomes `#endedBefore`, because removing single oldest entries of a Map is slow in V8.
+   * For addresses without an owner (Kubernetes object): the resource version at which the last owner claimed
+   * the address. A full map becomes `#endedBefore`, because removing single oldest entries of a Map is slow
+   * in V8.
    */
   #ended = new Map<number, number>();
   #endedBefore = new Map<number, number>();

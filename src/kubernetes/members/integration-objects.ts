@@ -12,15 +12,15 @@ import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
 
 /** The functions that `IntegrationObjects` calls after a change. They must not call its methods. */
 export type ObjectListener = {
-  /** The address has another owner, or the owner object has new content. */
+  /** Called when another object owns the address, or when its owner has new content. */
   readonly addressChanged: (address: number) => void;
   /** An object or its claims to addresses have changed, or the object was removed. */
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
-  /** A namespace was added or removed, or its labels have changed. */
+  /** Called when a namespace was added or removed, or when its labels have changed. */
   readonly namespaceChanged: (name: string) => void;
   /**
-   * The selector resolution must be computed again: a watch scope (such as the pods of a namespace) is
-   * complete or has ended, or nodes, their labels or their pod networks have changed.
+   * The selector resolution (which selectors are resolved) must be computed again: a watch scope (such as the
+   * pods of a namespace) is complete or has ended, or nodes, their labels or their pod networks have changed.
    */
   readonly resolutionOutdated: () => void;
 };
@@ -38,7 +38,10 @@ export type OwningObject = { readonly object: KubernetesObject; readonly owned: 
  */
 export class IntegrationObjects {
   readonly claims: Claims;
-  /** The number of objects that were omitted because the integration has too many objects. */
+  /**
+   * The number of objects that were omitted because the integration (a Kubernetes API server) has too many
+   * objects.
+   */
   skipped = 0;
   readonly #objects = {
     pods: new Map<string, PodRecord>(),
@@ -91,7 +94,7 @@ export class IntegrationObjects {
     return this.#objects[resource].size;
   }
 
-  /** The result is for the store; undefined if there is no such object. */
+  /** Returns an object with its addresses, to store it; undefined if there is no such object. */
   owning(resource: ResourceName, uid: string): OwningObject | undefined {
     const object = this.#objects[resource].get(uid);
     return object === undefined ? undefined : { object, owned: this.claims.of(object) };

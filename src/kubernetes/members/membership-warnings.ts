@@ -101,7 +101,7 @@ function hostNetworkWarnings(integration: string, { objects, index }: Indexed): 
 
 /**
  * Returns the warnings about shared addresses, one for each other integration. `shared`: the addresses of
- * which the integration has an owner.
+ * which the integration (a Kubernetes API server) has an owner.
  */
 export function sharedWarnings(
   integration: string,

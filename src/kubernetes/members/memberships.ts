@@ -69,7 +69,7 @@ export class Memberships implements Members {
   readonly owners = new OwnerNames();
   /** The addresses that different objects own in two or more integrations, as of the last `drainChanges`. */
   readonly #shared = new Set<number>();
-  /** The addresses that became shared after the last call of `drainShared`. */
+  /** The addresses that objects of several integrations have since the last call of `drainShared`. */
   readonly #newlyShared = new Set<number>();
   #selectors: readonly ParsedSelector[] = [];
   #resolution: SelectorResolution = NO_SELECTORS;
@@ -116,7 +116,7 @@ export class Memberships implements Members {
     if (scope.resource === 'namespaces') this.#markAddresses(integration);
   }
 
-  /** Restores the objects of an integration that an earlier process has stored. */
+  /** Restores the objects of an integration (a Kubernetes API server) that an earlier process has stored. */
   restore(name: string, objects: readonly OwningObject[], complete: readonly CompleteScope[]): void {
     this.#integration(name).objects.restore(objects, complete);
   }
@@ -209,14 +209,17 @@ export class Memberships implements Members {
   }
 
   /**
-   * The selector resolution as of the last call of `drainChanges`. It is the same object while its contents
-   * are unchanged. Apply the changes of `drainChanges` before a resolution with more resolved selectors.
+   * Which selectors are resolved, as of the last call of `drainChanges`. The same object is returned while
+   * nothing has changed. Apply the changes of `drainChanges` before a resolution with more resolved
+   * selectors.
    */
   get resolution(): SelectorResolution {
     return this.#resolution;
   }
 
-  /** Whether the next `drainChanges` may change selected addresses, or which selectors are resolved. */
+  /**
+   * Whether the selected addresses or the resolved selectors may have changed since the last `drainChanges`.
+   */
   get isChanged(): boolean {
     return this.#changed.size > 0 || this.#isResolutionOutdated;
   }
@@ -353,7 +356,7 @@ export class Memberships implements Members {
     for (const address of objects.claims.addresses()) this.#changed.add(address);
   }
 
-  /** Marks the addresses of the pods of a namespace whose labels have changed. */
+  /** Marks the addresses of the pods of a namespace as changed, because its labels have changed. */
   #markNamespace({ objects, selectors }: Integration, namespace: string): void {
     if (!selectors.some((selector) => selector.resource === 'pods' && selector.namespaceLabels !== undefined)) return;
     for (const address of objects.claims.addresses()) {

@@ -23,13 +23,19 @@ export type IntegrationSnapshot = {
 export type IntegrationStatusPorts = {
   readonly integrations: Pick<Integrations, 'read'>;
   readonly store: Pick<IntegrationStore, 'get'>;
-  /** Returns the snapshot of the statechart actor of an integration; undefined if it has no actor. */
+  /**
+   * Returns the snapshot of the statechart actor of an integration (a Kubernetes API server); undefined if it
+   * has no actor.
+   */
   readonly snapshotOf: (name: string) => IntegrationSnapshot | undefined;
   readonly facts: KubernetesSource['facts'];
   readonly now: () => Date;
 };
 
-/** The returned function resolves with null if there is no such integration. */
+/**
+ * Returns a function that reads the status of an integration; it resolves with null if there is no such
+ * integration.
+ */
 export function integrationStatusOver({ integrations, store, snapshotOf, facts, now }: IntegrationStatusPorts) {
   return async (name: string): Promise<IntegrationStatus | Refusal | null> => {
     const integration = await integrations.read(name);
@@ -61,7 +67,7 @@ export function integrationStatusOver({ integrations, store, snapshotOf, facts, 
   };
 }
 
-/** Returns the state of an integration as the API and the metrics show it. */
+/** Returns the state of an integration (a Kubernetes API server) as the API and the metrics show it. */
 export function stateOf({ status, value }: Pick<IntegrationSnapshot, 'status' | 'value'>): IntegrationState {
   // An actor that died keeps the value of its last state.
   if (status !== 'active') return 'failed';

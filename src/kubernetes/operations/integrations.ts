@@ -46,7 +46,7 @@ export type IntegrationsPorts = {
   readonly store: IntegrationStore;
   /**
    * Returns the names of the integrations in the active policy, or null while the active policy is not
-   * loaded. An integration in the active policy cannot be removed.
+   * loaded. An integration (a Kubernetes API server) in the active policy cannot be removed.
    */
   readonly inUse: () => readonly string[] | null;
   readonly isChangePending: () => Promise<boolean>;
@@ -102,7 +102,7 @@ export function integrationsOver({
         if (names.includes(name))
           return refusal('integration_in_use', `the active policy uses the integration ${name}`);
         // During a pending change, other nodes may enforce the former policy, and this node may enforce it
-        // after a revert. That policy may use the integration.
+        // after a revert. That policy may use the integration (a Kubernetes API server).
         if (await isChangePending())
           return refusal('change_pending', 'a policy change is pending, so that no integration can be removed');
         const removed = dryRun ? (await store.get(name)) !== null : await store.remove(name, expectedRevision);

@@ -15,7 +15,10 @@ export type KubernetesParts = Pick<IntegrationStatusPorts, 'store' | 'snapshotOf
 };
 
 export type KubernetesOperations = {
-  /** Returns the state of an integration on this node; null if there is no such integration. */
+  /**
+   * Returns the state of an integration (a Kubernetes API server) on this node; null if there is no such
+   * integration.
+   */
   readonly status: (integration: string) => Promise<IntegrationStatus | Refusal | null>;
   /**
    * Returns a page of the addresses that the selectors of a source group select; null if there is no such

@@ -20,7 +20,7 @@ export class SelectorSets {
    */
   readonly denyOnly: CountedSet = { ...DENY_ONLY_MEMBER, uses: 1 };
   readonly #byKeys = new Map<string, CountedSet>();
-  /** Sets of selectors that no address has. The set that became unused first is first. */
+  /** Sets of selectors that select no address any more, ordered by the time when that began. */
   readonly #unused = new Set<CountedSet>();
   #unusedSize = 0;
   #last = 0;
@@ -63,7 +63,7 @@ export class SelectorSets {
     return added;
   }
 
-  /** Removes sets that no address has, above `MAX_UNUSED`, and returns their numbers. */
+  /** Removes unused sets (those that select no address) above `MAX_UNUSED`, and returns their numbers. */
   drop(): readonly number[] {
     const dropped: number[] = [];
     for (const set of this.#unused) {
@@ -89,7 +89,7 @@ export class SelectorSets {
     return found.slice(-most);
   }
 
-  /** Returns all sets of selectors, including those that no address has. */
+  /** Returns all sets of selectors, also those that select no address. */
   all(): IterableIterator<CountedSet> {
     return this.#byKeys.values();
   }

@@ -11,7 +11,7 @@ type Requirement = {
   readonly values: readonly string[];
 };
 
-/** A selector in the form with which objects are compared. */
+/** A parsed selector, in the form that is used to compare it with objects. */
 export type ParsedSelector = PodSelector | NodeSelector;
 
 type PodSelector = {
@@ -106,7 +106,7 @@ function areMet(requirements: readonly Requirement[], labels: Labels): boolean {
   return requirements.every((requirement) => isMet(requirement, labelOf(labels, requirement.key)));
 }
 
-/** As in Kubernetes, an absent label fulfils NotIn. */
+/** Returns whether labels fulfil a condition. As in Kubernetes, an absent label fulfils NotIn. */
 function isMet({ operator, values }: Requirement, value: string | undefined): boolean {
   switch (operator) {
     case 'In':

@@ -16,7 +16,10 @@ export class Acknowledgement {
     this.#state = new Int32Array(shared);
   }
 
-  /** The Kubernetes thread must call this method before it sends a message with members. */
+  /**
+   * The Kubernetes thread must call this method before it sends a message with members (addresses of pods and
+   * nodes).
+   */
   expect(): void {
     Atomics.store(this.#state, 0, PENDING);
   }

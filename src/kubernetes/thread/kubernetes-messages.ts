@@ -36,9 +36,9 @@ export type KubernetesRequests = {
 };
 
 export type ToKubernetesThread =
-  /** A part of the objects in the store. */
+  /** Sends a part of the Kubernetes objects in the store to the thread. */
   | { readonly kind: 'stored'; readonly objects: readonly StoredObject[] }
-  /** All objects in the store were sent. */
+  /** Tells the thread that all stored objects were sent. */
   | { readonly kind: 'open' }
   | { readonly kind: 'setIntegrations'; readonly integrations: readonly WatchedIntegration[] }
   | { readonly kind: 'setSelectors'; readonly selectors: readonly Selector[] }
@@ -47,8 +47,8 @@ export type ToKubernetesThread =
   /** Ends the watches for the selectors of the last call of `membership`, see `KubernetesSource.release`. */
   | { readonly kind: 'release' }
   /**
-   * The listener has applied the last message with members. This message is sent only if the thread waits for
-   * it.
+   * The listener has applied the last message with members (addresses of pods and nodes). This message is
+   * sent only if the thread waits for it.
    */
   | { readonly kind: 'members_applied' };
 

@@ -22,7 +22,7 @@ import type {
 /** The time in milliseconds before the thread is started again after its first error, see `backoffMs`. */
 const FIRST_BACKOFF_MS = 200;
 const MAX_BACKOFF_MS = 30_000;
-/** A thread that ran for this many milliseconds resets the back-off. */
+/** If a thread has run for this many milliseconds, the wait before its next restart is short again. */
 const LIVED_MS = 60_000;
 /**
  * The number of stored objects in one message to the thread. It is limited so that the main thread can serve
@@ -64,7 +64,7 @@ class KubernetesThread implements KubernetesSource {
   #failures = 0;
   #integrations: readonly WatchedIntegration[] | undefined;
   #selectors: readonly Selector[] | undefined;
-  /** The selectors of the last call of `membership`; undefined after `release`. */
+  /** The selectors of a proposed policy, from the last call of `membership`; undefined after `release`. */
   #proposed: readonly Selector[] | undefined;
   /** For each reflector, its last change with a phase, such as `listing` or `watching`. */
   readonly #reflectors = new Map<string, ReflectorChange>();
@@ -196,7 +196,8 @@ class KubernetesThread implements KubernetesSource {
         if (acknowledgement.give()) thread.send({ kind: 'members_applied' });
       },
       (failure: unknown) => {
-        // Restart the thread, so that it sends all members again: the listener has not applied these members.
+        // Restart the thread, so that it sends all members (addresses of pods and nodes) again: the listener
+        // has not applied these members.
         const reason = `the members were not taken: ${failure instanceof Error ? failure.message : String(failure)}`;
         if (!thread.isOver) void thread.end(reason).then(() => this.#restart(listener, reason));
       },

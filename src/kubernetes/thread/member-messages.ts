@@ -40,7 +40,7 @@ export class MemberMessages {
   #parts: MembersMessage[] = [];
   #isOpen = false;
   #isFirst = true;
-  /** Whether `changed` was called after the last call of `#make`. */
+  /** Whether there are changes since the last message: `changed` was called after the last `#make`. */
   #isChanged = false;
   #sentAt = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -56,7 +56,10 @@ export class MemberMessages {
     this.#send = send;
   }
 
-  /** Sends the first message, which replaces all members, and from now on the changes. */
+  /**
+   * Sends the first message, which replaces all members (addresses of pods and nodes), and from now on the
+   * changes.
+   */
   open(): void {
     if (this.#isOpen) return;
     this.#isOpen = true;
@@ -76,8 +79,8 @@ export class MemberMessages {
     // waited.
     if (!this.#acknowledgement.isGiven()) return;
     const isFlushed = this.#parts.length === 0 && this.#resolveFlushes();
-    // Let the caller of `flushed` run before the next message, so that it reads exactly the members that the
-    // listener has applied.
+    // Let the caller of `flushed` run before the next message, so that it reads exactly the members
+    // (addresses of pods and nodes) that the listener has applied.
     if (isFlushed && this.#flushes.length > 0) queueMicrotask(() => this.#next());
     else if (this.#isWaiting) this.#next();
     else this.#schedule();
@@ -171,7 +174,10 @@ export class MemberMessages {
   }
 }
 
-/** Returns a copy of a change without `uses` and `last` of its sets. */
+/**
+ * Returns a copy of a change of members in which the sets of selectors lack their fields `uses` and `last`,
+ * so that it can be sent to another thread.
+ */
 export function plainChange({ added, addresses, sets, dropped }: MembershipChange): MemberList {
   return { added: added.map(({ number, keys }): SelectorSet => ({ number, keys })), addresses, sets, dropped };
 }

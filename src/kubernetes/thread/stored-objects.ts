@@ -31,7 +31,10 @@ export type StoredIntegration = {
 
 /** Records which objects have changed, and returns the changes for the store. */
 export class ObjectChanges {
-  /** For each integration, the rest of the store key after its name: a resource and a UID. */
+  /**
+   * For each integration (a Kubernetes API server), the rest of the store key after its name: a resource and
+   * a UID.
+   */
   readonly #changed = new Map<string, Set<string>>();
   readonly #removed: string[] = [];
 
@@ -42,12 +45,18 @@ export class ObjectChanges {
     else known.add(key);
   }
 
-  /** Records that the complete watch scopes of an integration may have changed. */
+  /**
+   * Records that the complete watch scopes (objects of one list and watch) of an integration (a Kubernetes
+   * API server) may have changed.
+   */
   scopesChanged(integration: string): void {
     if (!this.#changed.has(integration)) this.#changed.set(integration, new Set());
   }
 
-  /** Discards the changes of an integration whose objects were restored from the store. */
+  /**
+   * Discards the changes of an integration (a Kubernetes API server) whose objects were restored from the
+   * store.
+   */
   stored(integration: string): void {
     this.#changed.delete(integration);
   }
@@ -57,7 +66,8 @@ export class ObjectChanges {
   }
 
   /**
-   * Returns the changes after the last call. `complete`: records that must be written after all objects.
+   * Returns the changes of stored objects since the last call. `complete`: records that must be written after
+   * all objects.
    */
   drain(integrationOf: (name: string) => StoredIntegration): {
     readonly objects: readonly StoredObject[];
@@ -107,8 +117,8 @@ export class StoredRecords {
   }
 
   /**
-   * Returns the objects of an integration; undefined if they are not complete, or have another format or
-   * shape.
+   * Returns the objects of an integration (a Kubernetes API server); undefined if they are not complete, or
+   * have another format or shape.
    */
   objectsOf(name: string): RestoredObjects | undefined {
     const records = this.#integrations.get(name) ?? [];

@@ -22,7 +22,10 @@ export type FeedEvent =
 /** The objects of a watch scope while lists of its feed are missing. `version`: undefined until its list. */
 type WaitingScope = { readonly scope: WatchScope; version: number | undefined; objects: Map<string, KubernetesObject> };
 
-/** `waiting`: the watch scopes of this feed that the feed in effect does not contain. */
+/**
+ * `waiting`: the watch scopes (objects of one list and watch) of this feed that the feed in effect does not
+ * contain.
+ */
 type NextFeed = {
   readonly feed: number;
   readonly cluster: string;
@@ -72,7 +75,8 @@ export class Feeds {
       const waiting = scopes.flatMap((scope): readonly WaitingScope[] => {
         const of = kept.find((other) => isSameWatchScope(scope, other.scope))?.of;
         if (of === undefined) return [{ scope, version: undefined, objects: new Map() }];
-        // `#memberships` already contains the objects of the feed in effect, so they need no copy.
+        // `#memberships` already contains the objects of the feed (lists and watches of one server) in
+        // effect, so they need no copy.
         if (of === this.#current?.feed) return [];
         return this.#next?.waiting.filter((candidate) => isSameWatchScope(candidate.scope, scope)) ?? [];
       });

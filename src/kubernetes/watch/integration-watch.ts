@@ -47,8 +47,8 @@ export type IntegrationEvent<Kept> =
       readonly kept: readonly KeptScope[];
     }
   /**
-   * A reflector has received objects. `feed`: the feed in force if it contains the reflector, otherwise the
-   * next feed.
+   * A reflector (list and watch of one resource) has received objects. `feed`: the feed in force if it
+   * contains the reflector, otherwise the next feed.
    */
   | {
       readonly type: 'objects';
@@ -57,8 +57,8 @@ export type IntegrationEvent<Kept> =
       readonly message: ObjectMessage<Kept>;
     }
   /**
-   * A reflector of the newest feed entered a phase. `phase`: null if the newest feed no longer contains the
-   * reflector. `at`: ISO 8601.
+   * A reflector (list and watch of one resource) of the newest feed entered a phase. `phase`: null if the
+   * newest feed no longer contains the reflector. `at`: ISO 8601.
    */
   | {
       readonly type: 'reflector.changed';
@@ -91,7 +91,7 @@ export function watchIntegration<Kept>(
   });
 }
 
-/** A running reflector, which belongs to one or two feeds. */
+/** A running reflector (list and watch of one resource), which belongs to one or two feeds. */
 type RunningReflector = {
   readonly name: string;
   readonly scope: WatchScope;
@@ -101,7 +101,10 @@ type RunningReflector = {
   phase: PhaseMessage | null;
 };
 
-/** The reflectors of one server. `key`: the server. `reflectors`: by the name of the watch scope. */
+/**
+ * The reflectors of one server. `key`: the server. `reflectors`: by the name of the watch scope (objects of
+ * one list and watch).
+ */
 type Feed = {
   readonly number: number;
   readonly key: string;
@@ -112,7 +115,7 @@ class IntegrationWatch<Kept> {
   readonly #keepOf: KeepOf<Kept>;
   readonly #times: ReflectorTimes;
   readonly #subscriber: Subscriber<IntegrationEvent<Kept>>;
-  /** The feed whose objects are in force. */
+  /** The feed (lists and watches of one server) whose objects are in force. */
   #current: Feed | null = null;
   /** A feed whose lists are not complete yet. */
   #next: Feed | null = null;
@@ -187,8 +190,8 @@ class IntegrationWatch<Kept> {
   }
 
   /**
-   * Puts the next feed in force if it is complete. Ends the reflectors in `before` that belong to no feed any
-   * more.
+   * Puts the next feed in force if it is complete. Ends the reflectors (list and watch of one resource) in
+   * `before` that belong to no feed any more.
    */
   #completeNext(before: ReadonlySet<RunningReflector>): void {
     if (this.#next !== null && [...this.#next.reflectors.values()].every(({ isListed }) => isListed)) {
@@ -208,8 +211,8 @@ class IntegrationWatch<Kept> {
   }
 
   /**
-   * Reports the reflectors that only one of two feeds contains, when the newest feed changes from `from` to
-   * `to`.
+   * Reports the reflectors (list and watch of one resource) that only one of two feeds contains, when the
+   * newest feed changes from `from` to `to`.
    */
   #reportMoved(from: Feed | null, to: Feed): void {
     for (const [name, reflector] of from?.reflectors ?? [])

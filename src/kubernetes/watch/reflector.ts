@@ -10,13 +10,13 @@ import { fieldSelectorOf, pathOf, type WatchScope } from './watch-scopes.js';
 
 /** A reflector lists the objects of one watch scope, and then watches them for changes. */
 
-/** The times of a reflector. Tests shorten them. */
+/** The time limits of a reflector (list and watch). Tests shorten them. */
 export type ReflectorTimes = Deadlines & {
   /** The maximum duration of a watch in seconds. Many proxies end a request after five minutes. */
   readonly watchSeconds: number;
   /** If a watch ends this many milliseconds or more after the last list, the reflector lists again. */
   readonly relistMs: number;
-  /** A watch that lasted this many milliseconds resets the back-off. */
+  /** If a watch has lasted for this many milliseconds, the wait before the next connection is short again. */
   readonly livedMs: number;
   readonly firstBackoffMs: number;
   readonly mostBackoffMs: number;
@@ -282,8 +282,8 @@ class Reflector<Kept> {
   }
 
   /**
-   * Notifies the other reflectors that the server is at an older version, and returns the fault of this
-   * reflector.
+   * Notifies the other reflectors (list and watch of one resource) that the server is at an older version,
+   * and returns the fault of this reflector.
    */
   #wentBack(message: string): ApiFault {
     this.#newest = 0;

@@ -2,10 +2,10 @@ import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 
 /**
  * The types of findings (D31). `config_change` is a successful write to the management API. `gap` reports
- * events that were lost before they became findings, or changes that were dropped for a sink.
- * `cluster_contradiction`: etcd lacked data that this node had applied, so that the node applied and wrote
- * nothing. `address_shared`: different objects of two integrations own an address. `value_unreadable`: a
- * value of etcd does not match its schema. The node ignores such a value.
+ * events that were lost before they became findings, or changes that were dropped for a sink (file or webhook
+ * for findings). `cluster_contradiction`: etcd lacked data that this node had applied, so that the node
+ * applied and wrote nothing. `address_shared`: different objects of two integrations own an address.
+ * `value_unreadable`: a value of etcd does not match its schema. The node ignores such a value.
  */
 export const FINDING_TYPES = [
   'l4_deny',
@@ -62,10 +62,10 @@ export type FindingIdentity = {
   readonly icmpCode: number | null;
   readonly dropReason: string | null;
   /**
-   * Why the service plane denied a connection or request, or why the DNS rebinding protection removed an
-   * address. In a `cluster_contradiction`: the kind of the contradiction, such as `older`. In a
-   * `value_unreadable`: how the value differs from its schema. Null in all other findings. Findings that an
-   * older build stored lack this field.
+   * Why the service plane (TLS and HTTP inspection) denied a connection or request, or why the DNS rebinding
+   * protection removed an address. In a `cluster_contradiction`: the kind of the contradiction, such as
+   * `older`. In a `value_unreadable`: how the value differs from its schema. Null in all other findings.
+   * Findings that an older build stored lack this field.
    */
   readonly reason: string | null;
   readonly effectiveAction: 'allow' | 'deny';
@@ -102,7 +102,7 @@ export type FindingDelta = FindingIdentity & {
   readonly firstMs: number;
   readonly lastMs: number;
   readonly count: number;
-  /** The response to the management write. Set only in a `config_change`. */
+  /** The response to the API write that the finding is about. Set only in a `config_change`. */
   readonly written?: WriteResponse;
 };
 

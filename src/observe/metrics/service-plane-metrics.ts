@@ -8,8 +8,8 @@ import type { Families } from './families.js';
 const ALERTED = ['too_many_connections', 'too_many_connections_of_source', 'upstream_untrusted:unknown_issuer'];
 
 /**
- * Creates the metrics of the service plane. While the service plane does not run, the metrics without labels
- * are 0 and the metrics with labels have no samples.
+ * Creates the metrics of the service plane (TLS and HTTP inspection). While the service plane does not run,
+ * the metrics without labels are 0 and the metrics with labels have no samples.
  */
 export function servicePlaneMetrics({ gauge, counter }: Families) {
   const connections = counter(

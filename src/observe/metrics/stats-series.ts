@@ -126,7 +126,10 @@ export class StatsSeries {
     };
   }
 
-  /** Removes the values of steps an hour before the steps that end after `from`, up to `to`. */
+  /**
+   * Clears the entries of the ring for the steps that end after `from`, up to `to`. These entries have the
+   * values of an hour before.
+   */
   #forget(from: number, to: number): void {
     for (const values of this.#values.values())
       for (let end = Math.max(from + 1, to - STEPS + 1); end <= to; end++) values[end % STEPS] = Number.NaN;

@@ -21,7 +21,9 @@ export type ObserverStats = {
   readonly lostKernel: number;
   /** Number of events suppressed in the kernel because the source had used up its event budget. */
   readonly lostSourceShare: number;
-  /** Number of events lost because the event buffer of the service plane was full. */
+  /**
+   * Number of events lost because the event buffer of the service plane (TLS and HTTP inspection) was full.
+   */
   readonly lostServicePlane: number;
   /** Number of events received from the kernel, by event type. */
   readonly events: Readonly<Record<string, number>>;
@@ -67,7 +69,7 @@ export type ClusterStats = {
 
 /** Counters of the node. The field of a component that does not run is null. */
 export type NodeStats = {
-  /** The generation of the program in force; 0 before the first activation. */
+  /** The generation (activation number) of the policy in force; 0 before the first activation. */
   readonly generation: number;
   readonly dataplane: DatapathStats | null;
   readonly dns: DnsStats | null;

@@ -4,8 +4,8 @@ import { familiesOf } from './families.js';
 
 /**
  * The phases of work on policies whose durations are measured. `write` is the whole time for which the
- * requester of a policy write waits; `compile`, `stage` and `flip` are parts of this time. `locate` (reads
- * one source group) and `explain` belong to other requests.
+ * requester of a policy write waits; `compile`, `stage` (load into the kernel) and `flip` (activate) are
+ * parts of this time. `locate` (find one source group) and `explain` belong to other requests.
  */
 const PHASES = ['write', 'compile', 'stage', 'flip', 'locate', 'explain'] as const;
 export type PolicyPhase = (typeof PHASES)[number];

@@ -8,7 +8,7 @@ export type Lost = {
   readonly source_share: number;
   /** DNS lookups that the DNS proxy did not report because its buffer was full. */
   readonly dns: number;
-  /** Events lost because the event buffer of the service plane was full. */
+  /** Events lost because the event buffer of the service plane (TLS and HTTP inspection) was full. */
   readonly service_plane: number;
 };
 export const NOTHING_LOST: Lost = { reader: 0, kernel: 0, source_share: 0, dns: 0, service_plane: 0 };

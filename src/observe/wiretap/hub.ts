@@ -118,8 +118,8 @@ export class WiretapHub {
   }
 
   /**
-   * Whether a reader needs events of allowed connections and requests. The service plane always reports
-   * denied ones.
+   * Whether a reader needs events of allowed connections and requests. The service plane (TLS and HTTP
+   * inspection) always reports denied ones.
    */
   get wantsConnections(): boolean {
     return [...this.#channels.values()].some(({ filter }) => filter.wantsAllowedConnections);
@@ -166,7 +166,8 @@ export class WiretapHub {
       this.#replayed(reader, replay, { bytes: noBytes(), rows: 0, messages: 0 });
     if (replay.entry < this.#kept.end) return;
     this.#replays.delete(reader);
-    // The reader has received the messages in the fold by the replay. Send them before it subscribes.
+    // The fold of the channel has messages that this reader already received by the replay. Send them to the
+    // other readers before this reader subscribes, so that it does not receive them twice.
     this.#flush(replay.channel);
     this.#output.subscribed(reader, replay.channel.number);
   }
@@ -253,7 +254,10 @@ export class WiretapHub {
     if (this.#underWay <= UNDER_WAY_BYTES) this.#sendLost(channel);
   }
 
-  /** Sends the rows of a channel that folds messages, and begins a new window with its next message. */
+  /**
+   * Sends the combined messages (rows) of a channel that folds equal messages. The next message begins a new
+   * period.
+   */
   #flush(channel: Channel): void {
     clearTimeout(channel.timer);
     channel.timer = undefined;
@@ -316,7 +320,9 @@ export class WiretapHub {
     replay.lost = NOTHING_LOST;
   }
 
-  /** `rows` is the number of messages in the bytes of the frame. */
+  /**
+   * Gives a frame to the reader. `rows`: the number of messages in the frame after equal ones were combined.
+   */
   #give(frame: Frame, rows: number = frame.messages): void {
     this.#underWay += frame.bytes.length;
     this.messages += rows;

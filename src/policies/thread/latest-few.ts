@@ -12,7 +12,7 @@ export class LatestFew<T> {
     return value;
   }
 
-  /** Removes all values, except that with the key `other`, and stores this one. */
+  /** Stores a value, and removes all other values except the one with the key `other`. */
   keepOnly(key: string, value: T, other?: string): void {
     const kept = other === undefined ? undefined : this.#values.get(other);
     this.#values.clear();

@@ -3,8 +3,8 @@ import type { PolicyText } from './policy-work.js';
 
 /**
  * Returns a stored policy as the text of a task for the policy thread. The store contains only the
- * PolicyConfig. For a record in envelope form, the function builds the envelope with `mode` and `policy`
- * again.
+ * PolicyConfig. For a record in envelope form, the function builds the envelope (policy with name and mode)
+ * with `mode` and `policy` again.
  */
 export function storedText({ record, body }: StoredPolicy): PolicyText {
   const { form, mode } = record;

@@ -12,10 +12,10 @@ import type { PreparedWrite } from '#statecharts/write.chart.js';
 import { StoreError } from '#store/store-error.js';
 import type { AssertionList, AssertionStore, PolicyStore } from '#store/store-types.js';
 
-/** The maximum number of regions of an assertion in a response. */
+/** The maximum number of regions (sets of flows) of an assertion in a response. */
 const REGIONS = 3;
 const UNREADABLE = 'the stored list of assertions cannot be read, so the write cannot be checked; write the list again';
-/** The largest number of times that the thread asks for policies that its cache lacks. */
+/** The maximum number of times that the thread may request policies that are not in its cache. */
 const ATTEMPTS = 3;
 
 export type AssertionPorts = {
@@ -30,7 +30,7 @@ export type AssertionPorts = {
 /** The assertions for a write. `revision`: that of the stored list; null if the write has its own list. */
 export type ListForWrite = { readonly revision: number | null; readonly assertions: readonly Assertion[] };
 
-/** The lists of which this build knows each assertion. */
+/** The lists of assertions that this build can read completely. */
 const readable = new WeakSet<AssertionList>();
 
 /** Returns the assertions for a write; null if this build cannot read the stored list. */
@@ -112,7 +112,7 @@ export async function withAssertions(
 
 type Checking = {
   readonly before: PolicyRecord | null;
-  /** `text`: null if only the thread knows the text after the write. */
+  /** The policy after the write. `text`: null if only the policy thread has it. */
   readonly after: { readonly record: PolicyRecord; readonly text: PolicyText | null } | null;
   readonly list: ListForWrite;
   readonly signal: AbortSignal;
@@ -195,7 +195,7 @@ function nullIfDamaged(failure: unknown): null {
   throw failure;
 }
 
-/** Decides what each assertion that does not hold does to a write. */
+/** Determines the effect of each failed assertion on a write: refusal, warning or none. */
 function failuresOf(
   found: readonly CheckedAssertion[],
   { assertions }: ListForWrite,

@@ -50,8 +50,8 @@ export async function refusalWhilePending(ports: PendingWritePorts, { terms }: P
 }
 
 /**
- * Returns a refusal if the kernel does not enforce the policy of the store, to which it would have to revert
- * an unconfirmed policy.
+ * Returns a refusal if the kernel does not enforce the stored policy: the kernel could not revert an
+ * unconfirmed policy to it.
  */
 async function refusalWithoutBase({
   policies,
@@ -68,7 +68,7 @@ async function refusalWithoutBase({
 }
 
 /**
- * Makes a prepared write a pending change: adds its terms, such as the time for the confirmation. Refuses a
+ * Makes a prepared write an unconfirmed change, with options such as the time for the confirmation. Refuses a
  * write that does not change the policy in force, or that could not be reverted.
  */
 export async function withTerms(

@@ -5,7 +5,10 @@ import type { PolicyResult, PrepareGroup, PreparePolicy, PrepareStored } from '#
 
 export type ThreadPorts = {
   readonly thread: PolicyThread;
-  /** Returns the selector resolution and the members (addresses) of selectors for the compilation. */
+  /**
+   * Returns the selector resolution (which selectors are resolved) and the members (addresses) of selectors
+   * for the compilation.
+   */
   readonly membership: (selectors: readonly Selector[], options: MemberOptions) => Promise<ListedMembership>;
 };
 

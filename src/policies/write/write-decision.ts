@@ -13,7 +13,7 @@ export type Located = {
   /** The record to write; null if the write creates a record. */
   readonly existing: PolicyRecord | null;
   readonly active: PolicyRecord | null;
-  /** The last record of the policy that a rollback creates again; null for all other writes. */
+  /** The last record of a removed policy that a rollback creates again; null for all other writes. */
   readonly removed: PolicyRecord | null;
   /** The name that a created record gets if the body contains no name; null for a record without a name. */
   readonly nameOfNew: string | null;

@@ -26,7 +26,10 @@ export function expressionsOf(rule: Rule): Expression[] {
   return found;
 }
 
-/** An expression that appears twice counts twice. */
+/**
+ * Returns the number of instructions of all regular expressions. An expression that appears twice counts
+ * twice.
+ */
 export function instructionsOf(rules: readonly Rule[]): number {
   let instructions = 0;
   for (const rule of rules) {

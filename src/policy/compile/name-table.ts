@@ -4,7 +4,10 @@ import type { FamilyProgram } from '#contracts/policy/program.js';
 
 export type NamePortMap = { readonly name: number; readonly portMap: number };
 
-/** The hostname patterns of a compiled policy, and the port maps that each pattern adds to rule blocks. */
+/**
+ * The hostname patterns of a compiled policy, and the port maps that each pattern adds to rule blocks (parts
+ * of a rule list).
+ */
 export class NameTable {
   private readonly names: HostnamePattern[] = [];
   private readonly numbers = new Map<string, number>();
@@ -27,8 +30,8 @@ export class NameTable {
   }
 
   /**
-   * Adds the port maps of hostname patterns to a rule block. `portMaps` must be sorted by pattern
-   * number.
+   * Adds the port maps of hostname patterns to a rule block (part of a rule list). `portMaps` must be sorted
+   * by pattern number.
    */
   add(ruleBlock: number, portMaps: readonly NamePortMap[]): void {
     for (const { name, portMap } of portMaps) {

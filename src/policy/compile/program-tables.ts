@@ -36,7 +36,10 @@ export class ProgramTables {
   private readonly scratch = new GrowingUint32Array();
   private classes: ClassNumbers | null = null;
 
-  /** Removes all rule blocks. `classes`: the address classes of the next program; null for IPv4. */
+  /**
+   * Removes all rule blocks (parts of a rule list). `classes`: the address classes of the next program; null
+   * for IPv4.
+   */
   begin(classes: ClassNumbers | null): void {
     this.classes = classes;
     for (const cells of [this.maps, this.wildcards, this.named, this.sharedNumbers]) cells.length = 0;
@@ -48,7 +51,7 @@ export class ProgramTables {
 
   /**
    * Returns the number of a hostname pattern. Gives a new number to a new pattern, even if no rule block
-   * contains the pattern.
+   * (part of a rule list) contains the pattern.
    */
   addName(pattern: HostnamePattern): number {
     return this.names.number(pattern);
@@ -180,8 +183,8 @@ export class ProgramTables {
 }
 
 /**
- * Maps the port-map numbers of a rule block to the port-map numbers of the compiled policy. If `numbers` is
- * undefined, port map `n` of the rule block has the number `base + n` there.
+ * Maps the port-map numbers of a rule block (part of a rule list) to the port-map numbers of the compiled
+ * policy. If `numbers` is undefined, port map `n` of the rule block has the number `base + n` there.
  */
 type PortMapNumbers = { readonly base: number; readonly numbers: readonly number[] | undefined };
 
@@ -222,9 +225,9 @@ class Pool {
   }
 
   /**
-   * Copies destination maps from a rule block. The rule block contains, in this order, the end of each map,
-   * the start of each interval, and the port-map number of each interval. Returns the index of the first
-   * added interval.
+   * Copies destination maps from a rule block (part of a rule list). The rule block contains, in this order,
+   * the end of each map, the start of each interval, and the port-map number of each interval. Returns the
+   * index of the first added interval.
    */
   addMaps(cells: Uint32Array, ends: number, starts: number, intervals: number, portMaps: PortMapNumbers): number {
     const before = this.starts.length;
@@ -240,15 +243,16 @@ class Pool {
   }
 
   /**
-   * Replaces the starts of the intervals from index `from` on, which are numbers of the classes in `own`.
+   * Replaces the starts of the intervals from index `from` on: class numbers of the list `own` become class
+   * numbers of the whole policy.
    */
   placeStarts(from: number, classes: ClassNumbers | null, own: readonly bigint[]): void {
     classes?.place(this.starts.array, from, this.starts.length, own);
   }
 
   /**
-   * Copies the port maps of a rule block that has no source-port maps. The rule block contains the end of
-   * each port map, and then pairs of start key and rule number.
+   * Copies the port maps of a rule block (part of a rule list) that has no source-port maps. The rule block
+   * contains the end of each port map, and then pairs of start key and rule number.
    */
   addPortMaps(cells: Uint32Array, ends: number, count: number, { words, first }: RuleWords): void {
     const before = this.starts.length;

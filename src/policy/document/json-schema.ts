@@ -4,7 +4,7 @@ import { envelopeSchema, policySchema } from './policy-schema.js';
 
 /**
  * The form of the policy documents that a JSON Schema describes. `any`: the schema accepts the envelope form
- * and the singleton form.
+ * and the singleton form (without name and mode).
  */
 export type SchemaForm = Form | 'any';
 

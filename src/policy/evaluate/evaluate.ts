@@ -4,7 +4,10 @@ import { type Outcome, outcomeAt, type RankOwner } from '#policy/model/rules/ran
 import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 import { mismatch } from './mismatch.js';
 
-/** `place` is the rule or default that decided the packet, and `rank` is its rank. */
+/**
+ * The decision about a packet. `place`: the rule or default that decided it. `rank`: the position of this
+ * rule or default in the order of the policy.
+ */
 export type Decision = Outcome & { readonly rank: number; readonly place: RankOwner };
 
 /**

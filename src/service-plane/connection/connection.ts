@@ -95,22 +95,22 @@ export class Connection {
 
   async #decideEstablished(): Promise<void> {
     if (this.#live === null) return;
-    // Also try expired grants: an established connection keeps its verdict after the expiry of the grant
-    // that permitted it (D12).
+    // Also try expired grants (permissions for addresses that DNS resolved): an established connection keeps
+    // its verdict after the expiry of the grant that permitted it (D12).
     for (const expiredToo of [false, true]) {
       const steps = await this.#steps(expiredToo);
       if (steps === null || this.#isOver) return;
       if (this.#live?.decideAgain(steps, this.#facts) !== false) return this.#setSuspended(false);
     }
-    // An intercepted connection cannot be suspended: its client would wait for a response of the node
-    // itself.
+    // An intercepted connection cannot be suspended, because its client waits for a response from this node.
+    // So close it.
     if (this.#spliced === null) this.#refuse('cut_by_policy');
     else this.#setSuspended(true);
   }
 
   /**
-   * Suspends a spliced connection that the policy denies, or lets it go on (D19). A suspended connection
-   * passes nothing, and ends when one of its ends gives up.
+   * Suspends a spliced connection that the policy denies, or resumes it (D19). A suspended connection
+   * transfers no data; it ends when the client or the server closes it.
    */
   #setSuspended(suspended: boolean): void {
     if (this.#isSuspended === suspended) return;

@@ -37,7 +37,7 @@ type Done = (fault: HandshakeFault | null, rest: Uint8Array) => void;
  */
 export class Handshake {
   readonly #answers = new AnswerReader();
-  /** Reads all client bytes after the first ClientHello. */
+  /** Reads the client's bytes after the first ClientHello, to find a second ClientHello. */
   readonly #behind = new HelloReader('second');
   #hello: 'none' | 'unreadable' | 'read' = 'none';
   #retry: Uint8Array | null = null;
@@ -66,7 +66,7 @@ export class Handshake {
     server.resume();
   }
 
-  /** Stops the forwarding. Both sockets stay open and are paused. */
+  /** Stops forwarding bytes between client and server. Both sockets stay open and are paused. */
   stop(): void {
     const { client, server } = this.ends;
     this.#isOver = true;

@@ -13,7 +13,10 @@ const REASONS: Readonly<Record<number, string>> = {
   505: 'HTTP Version Not Supported',
 };
 
-/** A response that the service plane sends to a client in place of the server's response (RFC 9457). */
+/**
+ * A response that the service plane (TLS and HTTP inspection) sends to a client in place of the server's
+ * response (RFC 9457).
+ */
 export type Problem = { readonly status: number; readonly detail: string; readonly rule?: Step['decider'] };
 
 export function problemBody({ status, detail, rule }: Problem): string {

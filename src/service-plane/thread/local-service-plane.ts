@@ -30,7 +30,10 @@ import type { ThreadStats } from './service-plane-messages.js';
  */
 const WITH_UNREAD = 2;
 
-/** The service plane of one thread. All work of this class runs in the thread that creates the object. */
+/**
+ * The service plane (TLS and HTTP inspection) of one thread. All work of this class runs in the thread that
+ * creates the object.
+ */
 export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
@@ -44,7 +47,10 @@ export class LocalServicePlane {
   #waitMs = 0;
   /** Resolves when the last `use` has decided all open connections again. */
   #decided: Promise<unknown> = Promise.resolve();
-  /** The options in force. The parts of the service plane share this object and read it at each use. */
+  /**
+   * The options in force. The parts of the service plane (TLS and HTTP inspection) share this object and read
+   * it at each use.
+   */
   readonly #options: { -readonly [Name in keyof ServicePlaneOptions]: ServicePlaneOptions[Name] };
 
   constructor(given: ServicePlaneOptions, ticketKeys: Buffer, splices: Splices) {
@@ -192,7 +198,10 @@ export class LocalServicePlane {
     void (unread === null ? connection.begin() : connection.beginUnread(unread));
   }
 
-  /** If a limit of open connections is reached, cuts a suspended connection that counts for this limit. */
+  /**
+   * If a limit of open connections is reached, cuts a suspended connection (denied by a later policy) that
+   * counts for this limit.
+   */
   #makeRoom(source: number): void {
     if (this.#plane.counts.suspended === 0) return;
     const reason = this.#overflow(source, 1);

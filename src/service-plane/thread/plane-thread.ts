@@ -27,7 +27,10 @@ type Listener = {
   readonly onDeath: (reason: string) => void;
 };
 
-/** One thread of the service plane, together with the splice thread that forwards its decided connections. */
+/**
+ * One thread of the service plane (TLS and HTTP inspection), together with the splice thread that forwards
+ * its decided connections.
+ */
 export class PlaneThread {
   readonly #thread: WorkerClient<PlaneRequests, ToPlaneThread, FromPlaneThread>;
   readonly #splicer: WorkerClient<object, never, FromSplicer>;

@@ -22,7 +22,10 @@ export type SplicerWorkerData = {
   readonly handover: SharedHandover;
   readonly thread: ThreadNumber;
 };
-/** `number`: the index of a thread, from 0. `count`: how many threads the service plane has. */
+/**
+ * `number`: the index of a thread, from 0. `count`: how many threads the service plane (TLS and HTTP
+ * inspection) has.
+ */
 export type ThreadNumber = { readonly number: number; readonly count: number };
 /**
  * A message to the splice thread. `pair` with two descriptors: splice these two sockets. `pair` null: reset
@@ -34,7 +37,7 @@ export type SpliceOrder =
   | { readonly id: number; readonly pair: readonly [number, number] | null }
   | { readonly id: number; readonly suspended: boolean }
   | { readonly spliceBy: SpliceOffload };
-/** Messages from the main thread to a service-plane thread. */
+/** Messages from the main thread to a thread of the TLS and HTTP inspection (service plane). */
 export type ToPlaneThread =
   | { readonly kind: 'members'; readonly list: MemberList }
   | { readonly kind: 'use'; readonly inspection: InspectionImage }

@@ -27,12 +27,12 @@ const NO_FAULTS: Faults = { upstream_ca_changed: null, splice_fault_changed: nul
 const FAULT_CHANGES = ['upstream_ca_changed', 'splice_fault_changed'] as const satisfies readonly (keyof Faults)[];
 
 /**
- * Creates a service plane that runs in its own threads. All threads listen on one address, and the kernel
- * distributes connections among the threads. If a thread ends unexpectedly, its connections are reset, and
- * `watch` reports `worker_died`. The next `open` starts all threads again. `members` returns all members
- * (addresses that Kubernetes objects own) for a new thread; null while they are not known. The caller must
- * change its own record of the members before it calls `changeMembers` or `replaceMembers`, because a new
- * thread starts with this record.
+ * Creates a service plane (TLS and HTTP inspection) that runs in its own threads. All threads listen on one
+ * address, and the kernel distributes connections among the threads. If a thread ends unexpectedly, its
+ * connections are reset, and `watch` reports `worker_died`. The next `open` starts all threads again.
+ * `members` returns all members (addresses that Kubernetes objects own) for a new thread; null while they are
+ * not known. The caller must change its own record of the members before it calls `changeMembers` or
+ * `replaceMembers`, because a new thread starts with this record.
  */
 export function createServicePlane(
   options: ServicePlaneOptions,

@@ -77,7 +77,10 @@ export class Bodies {
     this.#kv = kv;
   }
 
-  /** `before`: the hash of the list of parts of the revision before; null if there is none. */
+  /**
+   * Returns the write of a whole policy text. `before`: the hash of the list of parts of the previous
+   * revision; null if there is none.
+   */
   async whole(body: Uint8Array, before: string | null = null): Promise<WholeBodyWrite> {
     const { parts, values } = await cut(body, OF_WHOLE);
     const known = before === null ? null : await this.#kv.get(listKey(before)).catch(() => null);
@@ -85,8 +88,8 @@ export class Bodies {
   }
 
   /**
-   * Returns the write of a policy text that is stored already. Its operations write the same values again, so
-   * that the text is complete although the sweep of the history removes parts at the same time.
+   * Returns the write of a policy text that is already stored. It writes the same values again, because a
+   * sweep of the history may remove some of its parts at the same time.
    */
   async again(sha256: string): Promise<WholeBodyWrite> {
     const key = listKey(sha256);

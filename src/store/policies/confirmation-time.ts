@@ -22,8 +22,8 @@ export class ConfirmationTime {
   }
 
   /**
-   * Notes the present pending change. `isOld`: an earlier process wrote it. Then the time is measured from
-   * `at` of the change by the clock of the machine, and is between 0 and the full time.
+   * Sets the present unconfirmed change. `isOld`: an earlier process wrote it. Then the remaining time is
+   * computed from the time of the write (`at`) by the clock of the machine, limited to 0 and the full time.
    */
   note(change: PendingChange | null, { isOld }: { readonly isOld: boolean }): void {
     if (change?.id === this.#deadline.value?.change.id) return;
@@ -37,7 +37,7 @@ export class ConfirmationTime {
     this.#deadline.next({ change, atMs: performance.now() + leftMs });
   }
 
-  /** Replaces the deadline of a change by that of a better clock, the kernel. */
+  /** Replaces the deadline of a change by a more exact one, which the kernel has. */
   correct(change: string, atMs: number): void {
     const present = this.#deadline.value;
     if (present?.change.id === change) this.#deadline.next({ ...present, atMs });

@@ -17,7 +17,10 @@ type Written = {
 /** Keeps the last-good copy, which is a second copy of the active policy in a file, up to date. */
 export class LastGoodCopy {
   #isOld = false;
-  /** The last commit of this node, until the last-good copy contains it. */
+  /**
+   * The last policy commit of this node that the last-good copy (second copy of the active policy) does not
+   * contain yet.
+   */
   #written: Written = {};
 
   constructor(
@@ -26,7 +29,7 @@ export class LastGoodCopy {
     private readonly onFinding: FindingListener,
   ) {}
 
-  /** Whether the last-good copy is older than the active policy. */
+  /** Whether the last-good copy (file beside the database) is older than the active policy. */
   get isOld(): boolean {
     return this.#isOld;
   }

@@ -21,9 +21,9 @@ export function enforcedAt({ head, rows }: PolicyState, node: string, revertedHe
 }
 
 /**
- * Returns the highest generation that the head has or reserves. A pending change reserves two generations:
- * the first for the former policy, if the change is reverted, and the second for the new policy, if the
- * change is completed.
+ * Returns the highest generation that the head (record of the last commit) has or reserves. A pending change
+ * reserves two generations: the first for the former policy, if the change is reverted, and the second for
+ * the new policy, if the change is completed.
  */
 export function reservedGeneration({ generation, pending }: PolicyHead): number {
   return pending === undefined ? generation : generation + 2;
@@ -52,7 +52,10 @@ export function pendingAfter(
  */
 export type Settled = { readonly head: PolicyHead; readonly row: PolicyRow | null };
 
-/** Returns the head and the policy record after the end of a pending change, with a higher generation. */
+/**
+ * Returns the head (record of the last commit) and the policy record after the end of a pending change, with
+ * a higher generation.
+ */
 export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: StoredChange): Settled {
   const { pending: _, reverted: __, ...kept } = head;
   const commit = { sequence: (head.sequence ?? 0) + 1, commit: crypto.randomUUID() };
@@ -70,8 +73,8 @@ export function settled({ head, rows }: PolicyState, end: ChangeEnd, pending: St
 }
 
 /**
- * Returns the former policy record as a new revision. If the change did not write this policy, returns its
- * record with the activation.
+ * Returns the record of the former policy as a new revision. If the change did not write this policy, because
+ * it made another policy active, returns the present record with a new activation.
  */
 function restored(row: PolicyRow, rows: PolicyState['rows'], end: ChangeEnd, generation: number): PolicyRow {
   const { at, by, comment } = end;
@@ -94,13 +97,13 @@ function restored(row: PolicyRow, rows: PolicyState['rows'], end: ChangeEnd, gen
   return withFacts(next, { ...written, ...said, ...(size && { size }) });
 }
 
-/** Returns the size of the change that takes a change back. */
+/** Returns the size of the change that undoes a change: added and removed are exchanged. */
 function inverse(size: ChangeSize | undefined): ChangeSize | undefined {
   const of = ({ added, changed, removed }: ItemCounts): ItemCounts => ({ added: removed, changed, removed: added });
   return size && { groups: of(size.groups), rules: of(size.rules), other: size.other };
 }
 
-/** Returns a pending change without the record of the policy before it. */
+/** Returns a pending change without the stored record of the former policy. */
 export function withoutRow({ before: { generation }, ...change }: StoredChange): PendingChange {
   return { ...change, before: { generation } };
 }

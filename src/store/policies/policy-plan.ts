@@ -16,7 +16,10 @@ export const historyKey = (id: string, revision: number) => `history/${id}/${Str
 
 /** `body`: the write of the policy text; undefined if the commit writes no policy. */
 export type Plan = PolicyPlan & { readonly body: BodyWrite | WholeBodyWrite | undefined };
-/** The state of the policies for which a plan is made, and the revision of its head in the shared store. */
+/**
+ * The state of the policies for which a write is planned, and the revisions of its head and of the list of
+ * assertions in the shared store.
+ */
 type PlannedOn = PolicyState & Pick<PolicyPlan, 'headRevision' | 'listRevision'>;
 type BodyOf = (put: PolicyPut, stored: PolicyRow | undefined) => Promise<BodyWrite | WholeBodyWrite>;
 

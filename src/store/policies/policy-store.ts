@@ -46,7 +46,10 @@ export type SharedCommits = Pick<SharedStore, 'applied'> & {
   readonly node: string;
   /** The revision of the head (last commit) that `applied` has emitted last. */
   readonly headRevision: bigint;
-  /** Returns the revision in the shared store of a key in the replica; 0 if the replica lacks the key. */
+  /**
+   * Returns the revision in the shared store of a key in the replica (local copy of the keys in etcd); 0 if
+   * the replica lacks the key.
+   */
   revisionOf(key: string): bigint;
   /**
    * Writes a commit to the shared store. Resolves when `applied` has emitted the commit on this node. Throws
@@ -84,7 +87,7 @@ class KvPolicyStore implements PolicyStore {
   readonly #runExclusive = createMutex();
   readonly #commits: CommitWriter;
   readonly #copy: LastGoodCopy;
-  /** The plan of each change for which `plan` was called before `commit`. */
+  /** The planned store operations of each change for which `plan` was called before `commit`. */
   readonly #plans = new WeakMap<PolicyChange, Promise<Plan>>();
   /** Ids of policies whose stored record is damaged. */
   readonly #damaged = new Set<string>();
@@ -96,7 +99,10 @@ class KvPolicyStore implements PolicyStore {
   /** The id of the pending change that this node reverted by itself, without a change of the store. */
   #revertedHere: string | null = null;
 
-  /** The sweep of the history. In a cluster, the history follows that of etcd instead. */
+  /**
+   * The sweep (removal of old revisions) of the history. In a cluster, the history follows that of etcd
+   * instead.
+   */
   readonly sweep: HistorySweep;
 
   constructor(
@@ -144,7 +150,7 @@ class KvPolicyStore implements PolicyStore {
     return this.#followed;
   }
 
-  /** The revision of the head in the shared store that `#state` contains. */
+  /** The revision in the shared store of the record of the last commit (head) that `#state` contains. */
   get #headRevision(): bigint {
     return this.#shared?.headRevision ?? 0n;
   }
@@ -360,8 +366,8 @@ class KvPolicyStore implements PolicyStore {
    */
   async #listRevision({ assertions: checked }: PolicyChange): Promise<bigint | null> {
     if (checked === undefined) return null;
-    // Read the revision before the list: if the replica stores another list in between, the condition of the
-    // commit fails.
+    // Read the revision before the list: if the replica (local copy of the keys in etcd) stores another list
+    // in between, the condition of the commit fails.
     const shared = this.#shared?.revisionOf(ASSERTIONS) ?? 0n;
     const { revision } = await readAssertionList(this.#kv);
     if (revision === checked) return shared;
@@ -382,7 +388,7 @@ class KvPolicyStore implements PolicyStore {
     }
   }
 
-  /** Updates the head and the records in memory from a stored batch. */
+  /** Updates the record of the last commit (head) and the policy records in memory from a stored batch. */
   #adopt(operations: readonly KvOperation[]): void {
     const before = this.#state;
     let { head } = before;

@@ -36,7 +36,10 @@ export function factsOf({ facts: found, revision }: PolicyRow): RevisionFacts {
   return facts.safeParse(found).data ?? {};
 }
 
-/** Returns a row with facts about its revision, in place of those that it has. */
+/**
+ * Returns a policy record with new facts for the history (such as author and comment), which replace its
+ * earlier facts.
+ */
 export function withFacts(row: PolicyRow, of: RevisionFacts): PolicyRow {
   return { ...row, facts: { revision: row.revision, ...of } };
 }

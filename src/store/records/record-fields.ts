@@ -5,7 +5,7 @@ export const id = z.string().min(1);
 export const count = z.int().min(0);
 export const instant = z.string().refine((value) => !Number.isNaN(Date.parse(value)), 'it is no time');
 
-/** The fields of a stored policy that a record and a proposal share. */
+/** The fields of a stored policy that a record and a proposal (policy write before its commit) share. */
 export const policyFields = {
   id,
   name: text.nullable(),

@@ -57,7 +57,10 @@ export function createIntegrationStore(kv: KvStore, options: Options = {}): Inte
       );
     return sealedIntegration(record, secrets);
   };
-  /** If the token cannot be decrypted, the record has an empty token: the integration then cannot connect. */
+  /**
+   * If the token cannot be decrypted, the record has an empty token: the integration (a Kubernetes API
+   * server) then cannot connect.
+   */
   const opened = async (record: IntegrationRecord | SealedIntegration): Promise<IntegrationRecord> => {
     if (!('sealed_token' in record)) return record;
     const { sealed_token: sealed, ...others } = record;

@@ -50,8 +50,8 @@ export function createRevisedWrites(kv: KvStore, shared: Pick<SharedStore, 'appl
 
 /**
  * Returns writes that throw `revision_conflict` if `isChanged` returns true. The shared store compares a
- * written key only with the replica at the time of the write. So it would overwrite a change that arrived
- * after the caller had read the value.
+ * written key only with the replica (local copy of the keys in etcd) at the time of the write. So it would
+ * overwrite a change that arrived after the caller had read the value.
  */
 function unless(kv: KvStore, key: string, isChanged: () => boolean): Writes {
   const check = (): void => {

@@ -44,7 +44,7 @@ export function fileSeal(path: string, isGiven: boolean): Seal {
   });
 }
 
-/** Returns a seal with the key of 32 bytes that `keyFor` returns. */
+/** Returns an object that encrypts and decrypts secrets with the key of 32 bytes that `keyFor` returns. */
 export function sealWith(keyFor: (purpose: 'seal' | 'open') => Promise<Buffer>): Seal {
   return {
     async seal(secret, about) {

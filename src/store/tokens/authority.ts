@@ -60,9 +60,9 @@ type AuthorityOptions = {
  * issued, and issues a new one. A revoked admin token is not replaced. Stores the sessions that were ended by
  * a sign-out in `session.ends`.
  *
- * In a cluster, each node signs with its own key. A record or a revocation takes effect on this node at once,
- * also without etcd, and reaches the other nodes when etcd can be reached. Revocations only grow: a node
- * writes back the revocations that etcd has lost.
+ * In a cluster, each node signs with its own key. A new token or a revocation takes effect on this node at
+ * once, also without etcd, and reaches the other nodes when etcd can be reached. Revocations only grow: a
+ * node writes back the revocations that etcd has lost.
  */
 export async function createAuthority(
   store: TokenStore,

@@ -1,15 +1,17 @@
 import { createMutex } from '#store/mutex.js';
 
-/** How many ended sessions the node remembers. Beyond this, it forgets the one that ended first. */
+/**
+ * The maximum number of ended sessions that the node stores. It then removes the session that ended first.
+ */
 const MOST = 10_000;
 
 /** Replaces the lines of the file. Throws a `StoreError` if the disk fails. */
 type Write = (lines: readonly string[]) => Promise<void>;
 
 /**
- * The sessions that a sign-out has ended, until they would have expired. The browser removes its cookie; a
- * copy of the cookie stays refused, also after a restart of the node. The file has a line `ID SECONDS` for
- * each session; the seconds are the Unix time at which the session expires.
+ * The sessions that a sign-out has ended, until their expiry. A copy of the cookie of such a session is
+ * refused, also after a restart of the node. The file has a line `ID SECONDS` for each session, with the Unix
+ * time of its expiry.
  */
 export class EndedSessions {
   readonly #write: Write;

@@ -4,11 +4,17 @@ import type { EndedSessions } from './ended-sessions.js';
 import { SignInCodes } from './sign-in-codes.js';
 import { ALGORITHM, ISSUER, type TokenId, type TokenIdentity, type TokenRefusal } from './token-verdict.js';
 
-/** Differs from the audience of tokens, so that a session is no token and a token is no session. */
+/**
+ * The audience of sessions. It differs from that of tokens, so that neither is accepted in place of the
+ * other.
+ */
 const AUDIENCE = 'weir-console';
 const LIFETIME_MS = 12 * 3_600_000;
 
-/** A session of a browser. It has the subject and the role of its token, and is valid only at one node. */
+/**
+ * A session of a browser, with the subject and the role of the API token of its sign-in. It is valid only at
+ * one node.
+ */
 export type Session = { readonly id: string; readonly node: string; readonly expiresAt: Date };
 
 /** `ended`: by a sign-out. `parent`: the token of the session has expired, or was revoked. */

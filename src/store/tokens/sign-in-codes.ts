@@ -9,8 +9,8 @@ const MOST_PER_TOKEN = 10;
 type Code = { readonly token: TokenId; readonly expiresMs: number };
 
 /**
- * The one-time codes of sign-in links. A code begins one session of the token that asked for it. The codes
- * are only in memory, so a restart of the node ends them.
+ * The one-time codes of sign-in links. A code starts one session of the API token whose client requested the
+ * code. Codes are stored only in memory, so a restart of the node invalidates them.
  */
 export class SignInCodes {
   readonly #codes = new Map<string, Code>();
@@ -20,7 +20,10 @@ export class SignInCodes {
     this.#now = now;
   }
 
-  /** Returns a new code: 32 random bytes in base64url. The oldest of more than 10 codes of a token ends. */
+  /**
+   * Returns a new code: 32 random bytes in base64url. If the token has more than 10 codes, its oldest code
+   * becomes invalid.
+   */
   issue(token: TokenId): { readonly code: string; readonly expiresAt: Date } {
     const nowMs = this.#now().getTime();
     for (const [code, { expiresMs }] of this.#codes) if (expiresMs <= nowMs) this.#codes.delete(code);
@@ -32,7 +35,7 @@ export class SignInCodes {
     return { code, expiresAt: new Date(expiresMs) };
   }
 
-  /** Ends a code, and returns its token; null if the code is unknown, was redeemed, or has expired. */
+  /** Invalidates a code and returns its token; null if the code is unknown, already used, or expired. */
   redeem(code: string): TokenId | null {
     const found = this.#codes.get(code);
     this.#codes.delete(code);

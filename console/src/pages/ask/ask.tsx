@@ -22,7 +22,10 @@ import '../../style/ask.css';
 
 type Faults = Readonly<Partial<Record<FieldName, string>>>;
 
-/** Who can reach a service, what can a source reach, and does that always or never hold? */
+/**
+ * The page Ask. It answers which sources can reach a service, which destinations a source can reach, and
+ * whether flows always or never pass.
+ */
 export function Ask() {
   const asked = query.value.has('kind') ? fieldsIn(query.value) : null;
   const of = query.value.get('of') ?? '';
@@ -72,7 +75,9 @@ export function Ask() {
   );
 }
 
-/** The parameters of the address. Fields that the kind of question does not have are left out. */
+/**
+ * Returns the parameters of the URL of the page. Omits the fields that this kind of question does not have.
+ */
 const asText = ({ kind, ...texts }: Fields) => ({
   kind,
   ...Object.fromEntries(fieldsOf(kind).map((name) => [name, texts[name].trim()])),
@@ -180,7 +185,10 @@ function Form({ fields, of, faults, policies, onSubmit }: FormProps) {
   );
 }
 
-/** The policies that can be asked about: the one in force, the stored ones, and the drafts of this tab. */
+/**
+ * Returns the policies that a question can be about: the policy in force, the stored policies, and the drafts
+ * of this browser tab.
+ */
 function choices(policies: readonly PolicyRecord[], chosen: AskedPolicy): (readonly [AskedPolicy, string])[] {
   const list = [
     ['', 'the policy in force'] as const,
@@ -193,7 +201,7 @@ function choices(policies: readonly PolicyRecord[], chosen: AskedPolicy): (reado
   return list.some(([value]) => value === chosen) ? list : [...list, [chosen, 'another policy']];
 }
 
-/** Questions that can be asked at once, with a source group of the policy in force. */
+/** Links to example questions, with a source group of the policy in force. */
 function Examples({ policies }: { readonly policies: readonly PolicyRecord[] }) {
   const active = policies.find((policy) => policy.active)?.id;
   const group = usePolled(

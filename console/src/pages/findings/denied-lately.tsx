@@ -10,7 +10,7 @@ const ROWS = 8;
 const HOUR_MS = 3_600_000;
 const QUERY = { finding_type: DENIED_TYPES };
 
-/** The traffic that was denied last, each row with its explanation. */
+/** A list of the latest denied traffic. Each row has a link to its explanation. */
 export function DeniedLately() {
   const found = useFindings(QUERY, HOUR_MS);
   const { shown: page, handlers } = useStill(found.data.value, '');

@@ -5,7 +5,7 @@ import { deciderOf, ownerName } from '../traffic/message.js';
 
 export type Finding = Schemas['Finding'];
 
-/** The denials at one destination, from all sources. */
+/** The denied traffic to one destination, from all sources. */
 export type Denied = {
   readonly key: string;
   readonly outcome: Verdict;
@@ -16,11 +16,14 @@ export type Denied = {
   readonly first: string;
   readonly last: string;
   readonly sources: readonly string[];
-  /** The latest finding first. */
+  /** The findings, with the latest first. */
   readonly findings: readonly Finding[];
 };
 
-/** Folds findings by destination, subject, decider and outcome; the latest first. */
+/**
+ * Groups findings by destination, service, rule or default that decided, and outcome. The group with the
+ * latest finding is first.
+ */
 export function folded(findings: readonly Finding[]): Denied[] {
   const all = new Map<string, Denied>();
   for (const finding of findings) {
@@ -97,6 +100,6 @@ function whatOf({
   return why === null ? base : `${base}, ${why.replaceAll('_', ' ')}`;
 }
 
-/** Everything that a person can filter by, in lower case. */
+/** Returns all texts of a row in which the filter of the page searches, in lower case. */
 export const textOf = ({ outcome, destination, what, decider, sources }: Denied): string =>
   [outcome.replace('_', ' '), destination, what, decider, ...sources].join(' ').toLowerCase();

@@ -30,8 +30,8 @@ type Kept = {
 };
 
 /**
- * Reads the latest 5,000 findings of all nodes, and from then on only those that are seen again or new.
- * `lastMs`: only findings that were seen in this period.
+ * Reads the latest 5,000 findings of all nodes, and then repeatedly only the new and the repeated ones.
+ * `lastMs`: read only findings that were seen within this period.
  */
 export function useFindings(query: FindingsQuery, lastMs: number | null): Polled<FoundPage> {
   const key = JSON.stringify([query, lastMs]);
@@ -46,7 +46,7 @@ export function useFindings(query: FindingsQuery, lastMs: number | null): Polled
   );
   return usePolled<FoundPage>(
     async (signal) => {
-      // While performance mode is off, only the setting is asked for.
+      // While performance mode is off, there are no findings: request only the setting of performance mode.
       if (kept.failure !== null) {
         const { enabled } = await bodyOf(api.GET('/api/v1/settings/performance-mode', { signal }));
         if (!enabled) throw kept.failure;
@@ -85,7 +85,8 @@ export function useFindings(query: FindingsQuery, lastMs: number | null): Polled
         cursor = page.next_cursor;
       } while (cursor !== null && read < MOST);
       if (kept.since === null) kept.hasMore = cursor !== null;
-      // A node that did not respond may have findings that are older than the newest of the others.
+      // Do not move the start of the next query if a node did not respond: that node may have older findings
+      // than the newest finding of the other nodes.
       if (silentNodes.length === 0) kept.since = newest;
       for (const [id, { last_seen }] of kept.byId) if (begin !== null && last_seen < begin) kept.byId.delete(id);
       const findings = [...kept.byId.values()].sort((one, other) => (one.last_seen < other.last_seen ? 1 : -1));

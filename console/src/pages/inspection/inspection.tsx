@@ -5,7 +5,10 @@ import { Empty, Panel, StateMark } from '../../ui/parts.js';
 import { ReadOnlyNote } from '../../ui/write.js';
 import { InterceptCa } from './intercept-ca.js';
 
-/** What does the node read of TLS and HTTP, what does it refuse, and with which CA? */
+/**
+ * The page Inspection: shows the connections whose TLS and HTTP the node inspects, the refused ones, and the
+ * CA of the node.
+ */
 export function Inspection() {
   const stats = node.report.value?.stats;
   const check = node.report.value?.readiness.checks.find(({ name }) => name === 'service_plane');
@@ -82,7 +85,7 @@ function Faults({ upstream, join }: { readonly upstream: string | null; readonly
   );
 }
 
-/** Words for the reasons that need an explanation. The others are shown as the node names them. */
+/** Texts for refusal reasons that need an explanation. Other reasons are shown in the words of the node. */
 const REASONS: Readonly<Record<string, string>> = {
   no_ca: 'no intercept CA',
   no_policy: 'no policy in force',

@@ -14,8 +14,8 @@ const SOON_MS = 30 * 86_400_000;
 const POLL_MS = 30_000;
 
 /**
- * Reads the CA; null if there is none. The browser would report the response 404 as an error, so the node is
- * asked first.
+ * Reads the CA; null if there is none. First requests whether there is a CA, because the browser would report
+ * a response with status 404 as an error.
  */
 async function readCa(signal: AbortSignal): Promise<{ readonly ca: Schemas['TlsInterceptCa'] | null }> {
   const { tls } = await bodyOf(api.GET('/api/v1/stats', { signal }));
@@ -28,7 +28,7 @@ async function readCa(signal: AbortSignal): Promise<{ readonly ca: Schemas['TlsI
   }
 }
 
-/** The CA that signs the certificates of intercepted connections. */
+/** Shows the CA that signs the certificates of intercepted connections. */
 export function InterceptCa() {
   const ca = usePolled(readCa, POLL_MS);
   const shown = ca.data.value?.ca ?? null;
@@ -113,7 +113,7 @@ function Facts({ ca }: { readonly ca: Schemas['TlsInterceptCa'] }) {
   );
 }
 
-/** A CA of one's own: its certificate and its key. */
+/** A form to upload a CA of the operator: its certificate and its key. */
 function Install({ hasCa, onDone }: { readonly hasCa: boolean; readonly onDone: () => void }) {
   const cert = useSignal('');
   const key = useSignal('');

@@ -8,7 +8,7 @@ import { rulesWith } from './rules-with.js';
 
 const MOST = 200;
 
-/** The rules of the active policy that have a pattern of names. */
+/** Shows the rules of the active policy that match this hostname pattern. */
 export function Granting({ pattern, onClose }: { readonly pattern: string; readonly onClose: () => void }) {
   const policy = usePolled((signal) => bodyOf(api.GET('/api/v1/policy', { signal })), null, pattern);
   const rules = policy.data.value === null ? null : rulesWith(policy.data.value, pattern);

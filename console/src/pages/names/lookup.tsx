@@ -6,7 +6,7 @@ import { addressOf, go, query } from '../../router.js';
 import { Failure, Panel, VerdictMark } from '../../ui/parts.js';
 import { verdictOf, Walk } from '../../ui/walk.js';
 
-/** Asks whether a client may look up a name, and draws how the node decides. */
+/** A form that asks whether a client may look up a DNS name, and shows how the node decides. */
 export function LookupQuestion() {
   const asked = { src: query.value.get('src') ?? '', query: query.value.get('query') ?? '' };
   const fields = useSignal(asked);

@@ -22,9 +22,12 @@ const ROWS = 200;
 const ADDRESSES = 6;
 const POLL_MS = 5_000;
 
-/** Which addresses are granted for which names, and why may a client look a name up or not? */
+/**
+ * The page Names: shows the addresses that the node allows because DNS resolved an allowed name to them, and
+ * explains whether a client may look up a name.
+ */
 export function Names() {
-  // A node without a DNS proxy says so in its report, and has no cache to ask for.
+  // Do not request the cache of a node without a DNS proxy. Its readiness report shows that it has none.
   const state = node.report.value?.readiness.checks.find(({ name }) => name === 'dns_allowlist')?.state;
   const isAbsent = state === 'disabled';
   const isKnown = state !== undefined;

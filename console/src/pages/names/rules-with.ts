@@ -1,6 +1,6 @@
 import type { Schemas } from '../../api/client.js';
 
-/** Returns the rules of a policy whose matcher of names is `pattern`, in the order of the policy. */
+/** Returns the rules of a policy with the hostname pattern `pattern`, in the order of the policy. */
 export function rulesWith(
   policy: Schemas['PolicyConfig'],
   pattern: string,

@@ -6,7 +6,10 @@ import { Failure, Panel, StateMark } from '../../ui/parts.js';
 import { Ago, now } from '../../ui/time.js';
 import { WriteButton } from '../../ui/write.js';
 
-/** The roll-out in progress: which nodes try the change, how they are, and when all nodes get it. */
+/**
+ * Shows a roll-out in progress: the nodes that enforce the change first, their health, and the time at which
+ * all nodes get the change.
+ */
 export function Rollout({ pending: change }: { readonly pending: Schemas['PendingChange'] | null }) {
   const action = useAction();
   const pending = change?.pending ?? null;

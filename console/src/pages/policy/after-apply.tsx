@@ -15,7 +15,10 @@ type Props = {
   readonly onClose: () => void;
 };
 
-/** After a change was applied: the time that is left to confirm it, then whether it was kept. */
+/**
+ * Shows the time that is left to confirm an applied change, and later whether the change was kept or
+ * reverted.
+ */
 export function AfterApply({ state, context, onClose }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
@@ -77,7 +80,7 @@ export function AfterApply({ state, context, onClose }: Props) {
           <a
             class="button"
             href={addressOf('policy', { id: change.id ?? undefined, view: 'history' })}
-            // The address stays the same if the history began the change.
+            // The page may already have this URL, so the click must close this panel.
             onClick={onClose}
           >
             Show the history

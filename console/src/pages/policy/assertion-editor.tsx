@@ -12,14 +12,17 @@ import { readText } from './policy-text.js';
 type Shown = Schemas['ShownAssertion'];
 type Props = {
   readonly text: string;
-  /** The assertion that is edited; null for a new one, whose id is in the text. */
+  /** The id of the edited assertion; null for a new one, whose id is part of the text. */
   readonly id: string | null;
   readonly etag: string | null;
   readonly onDone: () => void;
 };
 const PAUSE_MS = 400;
 
-/** Edits one assertion as YAML. The node checks it, and says whether it holds, before it is saved. */
+/**
+ * An editor for one assertion (a test of the policy) as YAML. Before it is saved, the node checks the text
+ * and evaluates the assertion.
+ */
 export function AssertionEditor({ text: first, id, etag, onDone }: Props) {
   const text = useSignal(first);
   const outcome = useSignal<Shown | null>(null);

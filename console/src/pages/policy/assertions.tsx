@@ -18,7 +18,7 @@ const TEMPLATE = `id: no-ssh
 never: { from: [ 10.1.0.0/16 ], to: [ 10.9.0.0/24 ], ports: [ 22 ] }
 `;
 
-/** Statements about flows that each write of a policy must fulfil. */
+/** The tab Assertions: lists statements about flows that must stay true after each policy write. */
 export function Assertions() {
   const list = usePolled(async (signal) => {
     const { data, headers } = await responseOf(api.GET('/api/v1/assertions', { signal }));
@@ -138,7 +138,7 @@ export function Assertions() {
   );
 }
 
-/** The text of the assertion that the address proposes; null if it proposes none. */
+/** Returns the text of the assertion that a link to this page proposes; null if there is none. */
 function useProposed(): string | null {
   const assertion = query.value.get('new');
   return useMemo(() => {
@@ -151,7 +151,7 @@ function useProposed(): string | null {
   }, [assertion]);
 }
 
-/** "never from 10.1.0.0/16 to 10.9.0.0/24 ports 22". */
+/** Returns an assertion as text: "never from 10.1.0.0/16 to 10.9.0.0/24 ports 22". */
 function statementText(assertion: Shown['assertion']): string {
   const { id: _, on_failure, judge, ...statements } = assertion as Readonly<Record<string, unknown>>;
   const words = Object.entries(statements).map(([kind, flows]) => `${kind.replaceAll('_', ' ')} ${valueText(flows)}`);

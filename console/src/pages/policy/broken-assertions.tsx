@@ -10,7 +10,7 @@ const EFFECTS: Readonly<Record<Failure['effect'], string>> = {
   warns: 'It only warns.',
 };
 
-/** The assertions that would not hold after a change, with flows that contradict them. */
+/** Lists the assertions that would be false after a change, with example flows. */
 export function BrokenAssertions({ failures }: { readonly failures: readonly Failure[] }) {
   return (
     <Panel title={failures.length === 1 ? '1 assertion does not hold' : `${failures.length} assertions do not hold`}>
@@ -30,7 +30,7 @@ export function BrokenAssertions({ failures }: { readonly failures: readonly Fai
 
 type RegionsProps = { readonly regions: Failure['regions']; readonly omitted: number };
 
-/** Flows that contradict an assertion. */
+/** Lists the flows that contradict an assertion. */
 export function AssertionRegions({ regions, omitted }: RegionsProps) {
   if (regions.length === 0) return null;
   return (

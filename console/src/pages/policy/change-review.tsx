@@ -22,7 +22,7 @@ const TITLES = {
   text: 'Apply this text',
 } as const;
 
-/** Reviews and applies a change that has no text of its own: an activation, a deletion, or a rollback. */
+/** A dialog to review and apply a change without an edited text: an activation, a deletion, or a rollback. */
 export function ChangeReview({ change, record, onClose }: Props) {
   const { actor, snapshot } = useMemo(
     () =>

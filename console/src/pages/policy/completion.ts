@@ -61,7 +61,7 @@ function alternatives(known: Schemas, schema: Schema): readonly Schema[] {
   return nested.length === 0 ? [schema] : [schema, ...nested.flatMap((each) => alternatives(known, each))];
 }
 
-/** The members of a map, or of the maps in a list. */
+/** Returns the members that the schema defines for a map, or for the maps in a list. */
 function membersOf(known: Schemas, schema: Schema): Readonly<Record<string, Schema>> {
   return Object.fromEntries(
     alternatives(known, schema).flatMap((each) =>
@@ -89,15 +89,18 @@ function field(known: Schemas, name: string, schema: Schema): Completion {
 }
 
 type PlaceInText = {
-  /** The keys of the maps around the place, from the outermost one. */
+  /** The keys of the maps around the cursor, from the outermost one. */
   readonly path: readonly string[];
-  /** The key whose value stands at the place; null if a key stands there. */
+  /** The key whose value is at the cursor; null if a key is at the cursor. */
   readonly key: string | null;
 };
 
 const KEY = /^(\s*(?:-\s+)*)["']?([\w-]+)["']?\s*:/;
 
-/** Finds the keys around an offset by indentation and brackets, also while the text is not valid YAML. */
+/**
+ * Finds the keys of the maps around an offset by indentation and brackets. This also works while the text is
+ * not valid YAML.
+ */
 function placeIn(doc: Pick<Text, 'lineAt' | 'line'>, offset: number): PlaceInText {
   const line = doc.lineAt(offset);
   const before = line.text.slice(0, offset - line.from);
@@ -113,7 +116,7 @@ function placeIn(doc: Pick<Text, 'lineAt' | 'line'>, offset: number): PlaceInTex
     const at = indent.length;
     const dashAt = indent.indexOf('-');
     const limit = dash ?? column;
-    // A list can begin at the column of its key.
+    // In YAML, a list may begin at the same column as its key.
     if (dash !== null ? at <= limit && dashAt === -1 : at < limit) {
       path.unshift(key);
       column = at;
@@ -124,8 +127,8 @@ function placeIn(doc: Pick<Text, 'lineAt' | 'line'>, offset: number): PlaceInTex
 }
 
 /**
- * The keys of the flow maps that are open at the end of a part of a line, and the key whose value begins
- * there.
+ * Returns the keys of the YAML flow maps (`{…}`) that are open at the end of a part of a line, and the key
+ * whose value begins there.
  */
 function keysInLine(text: string): PlaceInText {
   const path: string[] = [];

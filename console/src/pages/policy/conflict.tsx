@@ -12,9 +12,9 @@ type Props = {
   readonly id: string;
   readonly mine: string;
   readonly originRevision: number | null;
-  /** Goes on with a text on top of the newer stored one. */
+  /** Continues with this text as a draft of the newer stored text. */
   readonly onTake: (text: string, origin: Origin) => void;
-  /** Takes the stored text, and gives up the draft. */
+  /** Discards the draft, and shows the stored text. */
   readonly onDrop: () => void;
   readonly onClose: () => void;
 };
@@ -25,7 +25,10 @@ async function baseText(id: string, revision: number | null, signal: AbortSignal
   return document === null ? null : inSlices(writeSteps(document), signal);
 }
 
-/** Another write has replaced the text from which a draft was made: both texts, and ways to go on. */
+/**
+ * A dialog for a draft whose policy another client has written meanwhile. Shows both texts, and offers to
+ * merge them or to discard the draft.
+ */
 export function Conflict({ id, mine, originRevision, onTake, onDrop, onClose }: Props) {
   const stored = usePolled(
     async (signal) => {

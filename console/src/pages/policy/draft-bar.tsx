@@ -11,7 +11,7 @@ type Props = {
   readonly onMode: (mode: Mode) => void;
 };
 
-/** What the node says about the draft, and what can be done with it. */
+/** A bar with the result of the last check of the draft by the node, and buttons for the draft. */
 export function DraftBar({ draft, record, onDiscard, onMode }: Props) {
   const isClean = draft.snapshot.value.matches('clean');
   const state = draft.snapshot.value.value;

@@ -34,40 +34,43 @@ export type EditorMark = {
   readonly message: string;
 };
 
-/** What a page can do with an editor. */
+/** The functions of an editor that a page can call. */
 export type EditorHandle = {
   readonly text: () => LazyText;
   /** Replaces the text by the smallest change, so that undo and the cursor keep working. */
   replace(text: string): void;
   goTo(offset: number): void;
   /**
-   * Selects the next place of a text, regardless of upper and lower case. `direction`: 0 for a place that the
-   * selection can already begin.
+   * Selects the next occurrence of a text, without regard to case. With `direction` 0, the present selection
+   * may be the beginning of the occurrence.
    */
   find(words: string, direction: -1 | 0 | 1): Found;
   focus(): void;
-  /** The number of the line at an offset; 1 is the first. */
+  /** Returns the number of the line at an offset, counted from 1. */
   lineOf(offset: number): number;
 };
 
-/** `number`: which of all places is selected; 0 for none. `count` is at most `MOST_FOUND`. */
+/**
+ * `number`: the position of the selected occurrence among all; 0 if none is selected. `count`: the number of
+ * occurrences, at most `MOST_FOUND`.
+ */
 export type Found = { readonly number: number; readonly count: number };
 export const MOST_FOUND = 1_000;
 
 type Props = {
-  /** The text at first; later changes of this property do nothing. */
+  /** The initial text. Later changes of this property have no effect. */
   readonly text: string;
   readonly label: string;
   readonly isReadOnly?: boolean;
   readonly marks?: readonly EditorMark[];
   readonly notes?: readonly LineNote[];
-  /** The offset of the line that a link names. */
+  /** The offset of the line to highlight, because a link leads to it. */
   readonly marked?: number | null;
   readonly complete?: CompletionSource;
   readonly onEdit?: (text: LazyText) => void;
-  /** Called with the offsets of the text in view, at first and when it scrolls. */
+  /** Called with the offsets of the visible text, once at the start and after each scroll. */
   readonly onView?: (from: number, to: number) => void;
-  /** Called for Ctrl+F with 0, and for F3 with the direction. */
+  /** Called for Ctrl+F with direction 0, and for F3 with the direction of the search. */
   readonly onFind?: (direction: -1 | 0 | 1, selected: string) => void;
   readonly handle?: RefObject<EditorHandle | null>;
 };
@@ -90,7 +93,7 @@ export function Editor({
   const editor = useRef<EditorView>(null);
   const edited = useRef(onEdit);
   edited.current = onEdit;
-  // Before the effects of the page, which use the handle.
+  // A layout effect, because it must run before the effects of the page that use the editor.
   useLayoutEffect(() => {
     if (host.current === null) return;
     const root = host.current.shadowRoot ?? host.current.attachShadow({ mode: 'open' });
@@ -195,14 +198,17 @@ function findKeys(onFind: NonNullable<Props['onFind']>) {
   ]);
 }
 
-/** The text of a document in lower case. The copy of a long text takes too long for each key. */
+/**
+ * A cached copy of the text in lower case. Copying a long text for each key stroke would take too long.
+ */
 let lowered: { readonly doc: unknown; readonly text: string } | undefined;
 
 function placeOf({ doc, selection }: EditorState, words: string, direction: -1 | 0 | 1): Found & { at: number } {
   if (lowered?.doc !== doc) {
     const text = doc.toString();
     const lower = text.toLowerCase();
-    // A few letters have another length in lower case.
+    // Search with case if the copy has another length: a few letters change their length in lower case, so
+    // offsets would be wrong.
     lowered = { doc, text: lower.length === text.length ? lower : text };
   }
   const { text } = lowered;
@@ -228,7 +234,7 @@ function placeOf({ doc, selection }: EditorState, words: string, direction: -1 |
   return { at, number, count };
 }
 
-/** The number of characters that two texts have in common at the begin and at the end. */
+/** Returns the number of characters that two texts have in common at the beginning and at the end. */
 function difference(one: string, other: string): { readonly from: number; readonly tail: number } {
   const shorter = Math.min(one.length, other.length);
   const common = (length: number, isEqual: (from: number, to: number) => boolean) => {

@@ -4,12 +4,12 @@ import { useEffect, useRef } from 'preact/hooks';
 import { full } from '../../format.js';
 import { type EditorHandle, type Found, MOST_FOUND } from './editor.js';
 
-/** What is sought in an editor; null while nothing is sought. */
+/** The search text and its result; null while the search bar is closed. */
 export type Sought = { readonly words: string; readonly found: Found };
 
 type Props = { readonly sought: Signal<Sought | null>; readonly editor: RefObject<EditorHandle | null> };
 
-/** A search in the text of an editor. It is opened by Ctrl+F in the editor. */
+/** A search bar for the text of an editor. Ctrl+F in the editor opens it. */
 export function FindBar({ sought, editor }: Props) {
   const field = useRef<HTMLInputElement>(null);
   const isOpen = sought.value !== null;

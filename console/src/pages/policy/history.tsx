@@ -19,7 +19,7 @@ type PolicyRecord = Schemas['PolicyRecord'];
 type Row = Schemas['PolicyHistory']['items'][number];
 const PAGE = 50;
 
-/** Which writes made the policy, what did each change, and a way back. */
+/** The tab History: lists the writes of the policy with their changes, and can restore each revision. */
 export function History({ record }: { readonly record: PolicyRecord | null }) {
   const limit = useSignal(PAGE);
   const round = useSignal(0);
@@ -80,7 +80,7 @@ export function History({ record }: { readonly record: PolicyRecord | null }) {
 
 type RevisionProps = {
   readonly row: Row;
-  /** The revision before; null for the first one. */
+  /** The number of the previous revision; null for the first one. */
   readonly before: number | null;
   readonly record: PolicyRecord;
   readonly onRollback: () => void;
@@ -183,7 +183,7 @@ type DifferenceProps = {
   readonly to: Schemas['PolicyReference'];
 };
 
-/** What one policy changes for flows, compared with another one. */
+/** Shows the flows that differ between two policies. */
 function Difference({ title, from, to }: DifferenceProps) {
   const diff = usePolled(
     (signal) => bodyOf(api.POST('/api/v1/policy/diff', { body: { from, to }, signal })),
@@ -221,7 +221,7 @@ function howText({ via, source_group: group, of_revision: of }: Row): string {
   }
 }
 
-/** "1 rule added, 2 rules changed". */
+/** Returns the size of a change as text: "1 rule added, 2 rules changed". */
 function sizeText({ size }: Pick<Row, 'size'>): string {
   if (size === null) return 'size of the change unknown';
   const parts = (['groups', 'rules'] as const).flatMap((what) =>

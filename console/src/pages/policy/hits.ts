@@ -10,32 +10,32 @@ export type RuleHits = {
   readonly since: string;
   readonly items: readonly Hit[];
   readonly byRule: ReadonlyMap<string | null, ReadonlyMap<string | null, Hit>>;
-  /** Whether other rules have hits that are not loaded. */
+  /** Whether the policy has further rules whose hit counts are not loaded. */
   readonly isPart: boolean;
   readonly isPartial: boolean;
 };
 
 const PAGE = 1_000;
 const MAX_PAGES = 10;
-/** Of a policy with more rules, the page reads the hits of the rules that it shows. */
+/** For a policy with more rules than this, the page reads only the hit counts of the visible rules. */
 export const MANY_RULES = 5_000;
 const POLL_MS = 5_000;
 const SETTLED_MS = 250;
-/** The names of groups and rules in one request, as characters of its address. */
+/** The maximum length of the names of groups and rules in the URL of one request, in characters. */
 const MAX_NAMES = 6_000;
 
 type Query = { readonly group?: string[]; readonly rule?: string[]; readonly unused?: boolean };
 
 export type HitsOf = {
-  /** Whether the policy is in force. The rules of another policy decide nothing. */
+  /** Whether the policy is in force. Rules of a policy that is not in force have no hits. */
   readonly isActive: boolean;
   readonly rules: readonly RulePlace[];
-  /** The rules that the page shows. Of a large policy, only these have counts. */
+  /** The visible rules. For a large policy, only these have hit counts. */
   readonly shown: readonly RulePlace[];
   readonly isUnused: boolean;
 };
 
-/** The hits of the policy in force, at first and again and again; null for a policy that is not in force. */
+/** Polls the hit counts of the policy in force; null for a policy that is not in force. */
 export function useHits({ isActive, rules, shown, isUnused }: HitsOf): Polled<RuleHits | null> {
   const isLarge = rules.length > MANY_RULES;
   const queries = useRef<readonly Query[]>([]);
@@ -67,7 +67,10 @@ export function useHits({ isActive, rules, shown, isUnused }: HitsOf): Polled<Ru
   return hits;
 }
 
-/** Requests for the hits of these rules, and of other rules with the same ids in their groups. */
+/**
+ * Returns requests for the hit counts of these rules. The responses also contain other rules with the same
+ * ids.
+ */
 function queriesOf(shown: readonly RulePlace[]): readonly Query[] {
   const names = (of: (place: RulePlace) => string) => {
     const all = [...new Set(shown.map(of))];
@@ -105,7 +108,7 @@ function byRuleOf(items: readonly Hit[]): RuleHits['byRule'] {
   return groups;
 }
 
-/** The hits beside the rules of a text. A rule without a count is not in force. */
+/** Returns the hit counts to show beside the rules of a text. A rule that is not in force has no count. */
 export function lineNotes(rules: readonly RulePlace[], hits: RuleHits | null): readonly LineNote[] {
   if (hits === null) return [];
   const now = Date.now();

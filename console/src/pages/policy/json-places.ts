@@ -3,7 +3,7 @@ import type { Steps } from '../../slices.js';
 /** A part of a text, as character offsets. */
 export type Place = { readonly from: number; readonly to: number };
 
-/** Returns the members of a JSON pointer (RFC 6901). */
+/** Splits a JSON pointer (RFC 6901) into its keys. */
 export const pathOf = (pointer: string): string[] =>
   pointer
     .split('/')
@@ -11,13 +11,13 @@ export const pathOf = (pointer: string): string[] =>
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
 
 const LONGEST_PLACE = 200;
-/** The number of items of a list after which the search can be interrupted. */
+/** The search can be interrupted after this number of items of a list. */
 const PAUSE_EVERY = 64;
 
 type Wanted = {
   readonly members: Map<string, Wanted>;
   readonly pointers: string[];
-  /** Wanted of each item of a list. `found` is called before the members of the item are looked for. */
+  /** The members to find in each item of a list. `found` is called before the search in the item. */
   readonly items?: Wanted & { readonly found: (place: Place) => void };
 };
 
@@ -58,7 +58,7 @@ function* placesIn(text: string, root: Wanted): Steps<ReadonlyMap<string, Place>
   const found = new Map<string, Place>();
   const note = (wanted: Wanted, place: Place) => {
     for (const pointer of wanted.pointers) found.set(pointer, place);
-    // The members that do not exist have the place of their nearest parent.
+    // A member that does not exist gets the place of its nearest existing parent.
     for (const member of wanted.members.values()) note(member, place);
   };
   let at = 0;
@@ -129,7 +129,7 @@ function* placesIn(text: string, root: Wanted): Steps<ReadonlyMap<string, Place>
   return found;
 }
 
-/** Whether an odd number of backslashes stands before a place. */
+/** Whether an odd number of backslashes precedes an offset. */
 function isEscaped(text: string, at: number): boolean {
   let from = at;
   while (text[from - 1] === '\\') from--;

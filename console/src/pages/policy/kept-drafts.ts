@@ -1,16 +1,22 @@
 import type { LazyText } from '../../charts/draft.chart.js';
 
-/** A draft that survives a reload of the page, with the stored text from which it was made. */
+/**
+ * A draft that is still there after a reload of the page, with the ETag and revision of the stored text from
+ * which it was made.
+ */
 export type KeptDraft = { readonly text: string; readonly etag: string | null; readonly revision: number | null };
 type Draft = Omit<KeptDraft, 'text'> & { readonly text: LazyText };
 
 const keyOf = (id: string | null) => `weir.draft.${id ?? 'new'}`;
-/** Drafts that are too large for the storage of the browser stay until the page is reloaded. */
+/** Drafts that are too large for the session storage of the browser. A reload of the page loses them. */
 const inMemory = new Map<string, Draft>();
-/** The storage takes about five million characters, and refuses a longer text only after it was written. */
+/**
+ * The maximum length of a stored draft, in characters. A browser stores about five million characters, and
+ * refuses a longer text only after a slow attempt.
+ */
 const LONGEST_STORED = 2_000_000;
 
-/** Keeps a draft in this tab. Returns false if a reload of the page loses it. */
+/** Saves a draft in this browser tab. Returns false if a reload of the page would lose the draft. */
 export function keepDraft(id: string | null, draft: Draft): boolean {
   const key = keyOf(id);
   if (draft.text.length <= LONGEST_STORED) {
@@ -44,9 +50,7 @@ export function forgetDraft(id: string | null): void {
 
 const dropped = new Map<string, string>();
 
-/**
- * Remembers a draft that a person gave up for the stored text, until the page shows that text with an undo.
- */
+/** Keeps the text of a draft that the user has discarded, so that the page can offer to restore it. */
 export function dropDraft(id: string, text: string): void {
   forgetDraft(id);
   dropped.set(id, text);

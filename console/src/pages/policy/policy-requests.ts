@@ -3,7 +3,7 @@ import type { Applied, DraftProblem, Judgement, PolicyChange, Terms } from '../.
 import { inSlices } from '../../slices.js';
 import { formOf, readText, type TextDocument, withNames } from './policy-text.js';
 
-/** A stored policy as the text that a person edits. `record`: null for a new policy. */
+/** A stored policy as the text that the user edits. `record`: null for a new policy. */
 export type Stored = {
   readonly record: Schemas['PolicyRecord'] | null;
   readonly document: unknown;
@@ -15,7 +15,7 @@ export async function storedPolicy(id: string, signal: AbortSignal): Promise<Sto
   return { record: data, document: documentOf(data), etag: headers.get('etag') };
 }
 
-/** The document that a client writes to store this policy. */
+/** Returns the document that a client must send to store this policy. */
 export function documentOf({ form, mode, name, policy }: Schemas['StoredPolicy']): unknown {
   return form === 'singleton' ? policy : { mode, ...(name === null ? {} : { name }), policy };
 }
@@ -34,13 +34,15 @@ export async function documentOfRevision(id: string, revision: number | null, si
 
 type Query = Readonly<Record<string, string>>;
 
-/** Sends a change, or tries it with `dry_run`. The text of a change must have no syntax errors. */
+/**
+ * Sends a change to the node, or only tests it (`dry_run`). The text of a change must have no syntax errors.
+ */
 function send(change: PolicyChange, query: Query, document: TextDocument | null, signal?: AbortSignal) {
   const header = query.dry_run === undefined && change.etag !== null ? { 'if-match': change.etag } : {};
   const json = document?.json ?? null;
   const rest = {
     ...(signal === undefined ? {} : { signal }),
-    // To write a large document again takes as long as to read it.
+    // Send the text itself if it is JSON: to serialize a large document takes as long as to parse it.
     ...(json === null ? {} : { bodySerializer: () => json }),
   };
   if (change.kind === 'text') {
@@ -87,8 +89,8 @@ function documentIn(change: PolicyChange, signal?: AbortSignal): Promise<TextDoc
 }
 
 /**
- * Asks the node about a change by a dry run. Syntax errors are found without it. Throws if the node does not
- * answer.
+ * Makes the node check a change by a dry run. Finds syntax errors without the node. Throws if the node does
+ * not respond.
  */
 export async function judge(
   change: PolicyChange,

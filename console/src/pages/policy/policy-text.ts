@@ -6,25 +6,29 @@ import { jsonPlaces, jsonRulePlaces, type Place, pathOf } from './json-places.js
 type SyntaxProblem = Place & { readonly message: string };
 export type RulePlace = Place & { readonly group: string; readonly rule: string };
 
-/** A text as a document for the API. The node judges it; only syntax errors are found here. */
+/**
+ * A text, parsed into a document for the API. The parser finds only syntax errors; the node checks everything
+ * else.
+ */
 export type TextDocument = {
   /** The document; null if the text has syntax errors. */
   readonly value: Readonly<Record<string, unknown>> | null;
   readonly syntax: readonly SyntaxProblem[];
   /**
-   * The places of JSON pointers, or of their nearest parents that exist. A pointer to a map is the place of
-   * its key.
+   * Returns the offsets of JSON pointers, or of their nearest existing parents. A pointer to a map has the
+   * offset of its key.
    */
   places(pointers: readonly string[]): Steps<ReadonlyMap<string, Place>>;
-  /** The text, if it is JSON. */
+  /** The text itself if it is JSON; otherwise null. */
   readonly json: string | null;
 };
 
 const MAX_ALIASES = 100;
 const OPTIONS = { uniqueKeys: true, stringKeys: true, prettyErrors: false } as const;
 /**
- * A text of more characters is written as JSON with one rule a line: the YAML parser needs about 2 s for a
- * million characters, in which the page does not respond. JSON takes a hundredth of that.
+ * The maximum length of a text in YAML, in characters. A longer text is written as JSON with one rule per
+ * line: the YAML parser blocks the page for about 2 s per million characters, and JSON takes a hundredth of
+ * that.
  */
 const LONGEST_YAML = 80_000;
 
@@ -35,7 +39,7 @@ export function readText(text: string): TextDocument {
     try {
       return jsonDocument(text, JSON.parse(text) as Record<string, unknown>);
     } catch {
-      // The YAML parser reads flow maps too, and finds the place of the error.
+      // Use the YAML parser to find the place of the error: it can parse most of JSON too.
       if (text.length > 4 * LONGEST_YAML)
         return refused({ message: 'This is not valid JSON.', ...jsonErrorPlace(text) });
     }
@@ -60,7 +64,7 @@ function jsonErrorPlace(text: string): Place {
   return { from: 0, to: 1 };
 }
 
-/** A JSON text whose value is known already. */
+/** Makes a document from a JSON text whose parsed value is known. */
 export function jsonDocument(text: string, value: Readonly<Record<string, unknown>>): TextDocument {
   return { value, syntax: [], json: text, places: (pointers) => jsonPlaces(text, pointers) };
 }
@@ -107,7 +111,7 @@ function yamlPlace(contents: unknown, path: readonly string[]): Place | undefine
       const item = node.items[Number(key)];
       if (item === undefined) break;
       node = item;
-      // An item that is a map is shown by its first key and value, not by all its lines.
+      // Mark only the first key and value of a list item that is a map, not all its lines.
       const [first] = isMap(item) ? item.items : [];
       const start = at(item);
       const end = first === undefined ? undefined : at(first.value);
@@ -120,14 +124,19 @@ function yamlPlace(contents: unknown, path: readonly string[]): Place | undefine
 type Item = { readonly id?: unknown; readonly rules?: readonly Item[] };
 const listOf = (value: unknown): readonly Item[] => (Array.isArray(value) ? (value as Item[]) : []);
 
-/** The policy in a document: the member `policy` of an envelope, else the document itself. */
+/**
+ * Returns the policy in a document: the member `policy` if the document has a name and a mode around it
+ * (envelope), otherwise the document itself.
+ */
 export const policyIn = (value: Readonly<Record<string, unknown>>) =>
   ('policy' in value ? (value.policy ?? {}) : value) as Readonly<Record<string, unknown>>;
 
 export const formOf = (value: Readonly<Record<string, unknown>>): 'envelope' | 'singleton' =>
   'policy' in value ? 'envelope' : 'singleton';
 
-/** The policy of a document in singleton form, as the node takes a draft. */
+/**
+ * Returns the policy of a document without the name around it (singleton form), as the node expects a draft.
+ */
 export function singletonOf(document: object): Schemas['PolicyConfig'] {
   const value = document as Readonly<Record<string, unknown>>;
   if (formOf(value) === 'singleton') return value;
@@ -139,7 +148,7 @@ export function singletonOf(document: object): Schemas['PolicyConfig'] {
   } as Schemas['PolicyConfig'];
 }
 
-/** The rules of a policy with their places in the text, in the order of the text. */
+/** Returns the rules of a policy with their offsets, in the order of the text. */
 export function* rulePlaces(document: TextDocument): Steps<RulePlace[]> {
   const { value, json } = document;
   if (value === null) return [];
@@ -183,8 +192,8 @@ export function withNames(text: string, value: Readonly<Record<string, unknown>>
 }
 
 /**
- * Writes a document as YAML, or as JSON with one rule a line if it is large. Reading it returns the same
- * document.
+ * Returns a document as YAML text, or as JSON with one rule per line if it is large. The result parses to the
+ * same document.
  */
 export const writeText = (value: unknown): string => finish(writeSteps(value));
 
@@ -202,7 +211,7 @@ export const yamlText = (document: Document): string => document.toString({ line
 const LONGEST_LINE = 84;
 const IS_BLOCK = new Set(['rules', 'source_groups', 'policy', 'assertions']);
 
-/** Writes short lists and maps on one line, and each rule and group on lines of its own. */
+/** Formats a YAML document: short lists and maps on one line, each rule and group on its own lines. */
 export function foldShort(node: unknown, key = ''): void {
   if (isSeq(node) || isMap(node)) {
     const isFolded =
@@ -212,13 +221,13 @@ export function foldShort(node: unknown, key = ''): void {
       return;
     }
   }
-  // An item of a list of maps stays a block, because its parent gives it no key.
+  // Do not put an item of a list of maps on one line: `foldShort` is called for it without a key.
   if (isSeq(node)) for (const item of node.items) foldShort(item);
   if (isMap(node))
     for (const pair of node.items) foldShort(pair.value, isScalar(pair.key) ? String(pair.key.value) : '');
 }
 
-/** Writes JSON in which a value stands on one line if it is short, or a rule. */
+/** Returns a value as JSON text. A short value or a rule is on one line. */
 export function* jsonText(value: unknown, indent: string): Steps<string> {
   if (typeof value !== 'object' || value === null || isRule(value)) return JSON.stringify(value);
   const flat = isSmall(value) ? JSON.stringify(value) : null;
@@ -233,11 +242,11 @@ export function* jsonText(value: unknown, indent: string): Steps<string> {
   return isList ? `[\n${lines.join(',\n')}\n${indent}]` : `{\n${lines.join(',\n')}\n${indent}}`;
 }
 
-/** The number of lines of a list after which the writing can be interrupted. */
+/** The writing can be interrupted after this number of lines of a list. */
 const PAUSE_EVERY = 64;
 const isRule = (item: unknown) => typeof item === 'object' && item !== null && 'match' in item;
 
-/** Whether a value can fit on one line. Large values are not written only to find that out. */
+/** Whether a value may fit on one line. This avoids the conversion of large values to text. */
 function isSmall(value: object): boolean {
   let left = LONGEST_LINE / 2;
   const count = (part: unknown): boolean => {

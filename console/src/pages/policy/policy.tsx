@@ -20,7 +20,9 @@ const VIEWS = [
   ['assertions', 'Assertions'],
 ] as const;
 
-/** What is the policy, does anything use its rules, and what would a change do? */
+/**
+ * The page Policy: shows the policy and the hits of its rules, and edits it with a preview of each change.
+ */
 export function Policy() {
   const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 4_000);
   const isListOpen = useSignal(false);
@@ -83,7 +85,7 @@ export function Policy() {
   );
 }
 
-/** Which policy the page shows, and whether it is in force. */
+/** Shows the name of the policy on the page, and whether the policy is in force. */
 function RecordLine({ record }: { readonly record: PolicyRecord | null }) {
   if (record === null) return <p class="record-line">A policy that is not stored yet.</p>;
   const { name, active, mode, revision, updated_by: author, updated_at: at } = record;

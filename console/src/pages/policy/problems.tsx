@@ -13,7 +13,7 @@ type Props = {
 };
 const SHOWN = 50;
 
-/** The problems and warnings of the node, with links to their lines. */
+/** Lists the problems and warnings that the node found, with links to their lines. */
 export function Problems({ context: { judgement, failure }, state, onGo, text }: Props) {
   const list = judgement === null ? [] : judgement.isSound ? judgement.warnings : judgement.problems;
   if (list.length === 0 && (failure === null || state !== 'unanswered')) return null;

@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks';
 import type { PendingReport } from '../../charts/draft.chart.js';
 import { node } from '../../node.js';
 
-/** Tells a draft what the node reports about the pending change. */
+/** Sends each report of the node about the unconfirmed change to the actor of a draft. */
 export function useReports(actor: { send(event: { readonly type: 'reported' } & PendingReport): void }): void {
   const report = node.report.value;
   useEffect(() => {

@@ -19,7 +19,7 @@ type Props = {
   readonly children?: preact.ComponentChildren;
 };
 
-/** What a change would do, and the form that applies it. */
+/** A dialog that shows the effects of a change, with the form that applies it. */
 export function Review({ title, context, record, isBusy, onApply, onClose, onChoose, children }: Props) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => heading.current?.focus(), []);

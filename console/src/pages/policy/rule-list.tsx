@@ -17,7 +17,7 @@ type Props = {
 };
 const SHOWN = 100;
 
-/** The rules of the text with their hits; on request only those that nothing uses. */
+/** A list of the rules in the text with their hit counts. A button limits it to the rules without hits. */
 export function RuleList({ rules, hits, failure, isActive, onGo, onShown }: Props) {
   const words = useSignal('');
   const isUnused = query.value.get('show') === 'unused';

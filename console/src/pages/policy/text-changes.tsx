@@ -7,7 +7,7 @@ const SHOWN = 1_000;
 
 type Props = { readonly before: string; readonly after: PolicyChange };
 
-/** The lines of the text that a change edits. They are compared when they are opened. */
+/** Shows the lines that differ between two texts. They are compared only when the user opens this part. */
 export function TextChanges({ before, after }: Props) {
   const isOpen = useSignal(false);
   return (
@@ -23,7 +23,10 @@ export function TextChanges({ before, after }: Props) {
   );
 }
 
-/** Two texts line by line: removed lines have a minus sign, added ones a plus sign. */
+/**
+ * Shows the differences of two texts line by line: removed lines with a minus sign, added lines with a plus
+ * sign.
+ */
 export function LineDiff({ before, after }: { readonly before: string; readonly after: string }) {
   const lines = useMemo(() => {
     const compared = diffLines(before, after);

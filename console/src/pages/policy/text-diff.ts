@@ -1,6 +1,6 @@
 export type DiffLine = { readonly kind: 'same' | 'removed' | 'added'; readonly text: string };
 
-/** The number of different lines from which on a comparison is given up. */
+/** The comparison stops if it finds more different lines than this. */
 const MAX_DIFFERENCES = 2_000;
 
 /**
@@ -68,7 +68,10 @@ function backtrack(
   return lines.reverse();
 }
 
-/** Leaves out the equal lines that are more than `around` lines away from a difference; null marks a gap. */
+/**
+ * Removes equal lines that are more than `around` lines away from a difference. Null stands for the removed
+ * lines.
+ */
 export function withContext(lines: readonly DiffLine[], around = 3): (DiffLine | null)[] {
   const near = new Uint8Array(lines.length);
   lines.forEach(({ kind }, at) => {
@@ -111,8 +114,8 @@ function hunksOf(before: string, after: string): Hunk[] | null {
 }
 
 /**
- * Applies two edits of one text. Returns null if they touch the same or adjacent lines, so that a person
- * must decide.
+ * Applies two edits of the same text. Returns null if they change the same or adjacent lines, so that the
+ * user must decide.
  */
 export function mergeTexts(base: string, mine: string, theirs: string): string | null {
   const [ours, others] = [hunksOf(base, mine), hunksOf(base, theirs)];

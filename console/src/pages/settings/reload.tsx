@@ -12,7 +12,9 @@ const RESULTS: Readonly<Record<string, string>> = {
   rollback_failed: 'A part lacks its former settings',
 };
 
-/** The configuration file: the last reload, what a reload would do, and a button that does it. */
+/**
+ * Shows the last reload of the configuration file and the effect of the next one, with a button to reload.
+ */
 export function Reload() {
   const status = usePolled((signal) => bodyOf(api.GET('/api/v1/config/reload', { signal })), 15_000);
   const trial = useSignal<Schemas['ConfigReload'] | null>(null);

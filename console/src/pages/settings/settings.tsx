@@ -9,7 +9,7 @@ import { ReadOnlyNote, WriteButton } from '../../ui/write.js';
 import { Reload } from './reload.js';
 import { Tokens } from './tokens.js';
 
-/** Settings of the node that do not belong to the policy. */
+/** The page Settings: settings of the node that are not part of the policy. */
 export function Settings() {
   return (
     <>

@@ -10,12 +10,12 @@ export type Box = Rect & {
 export type Layout = {
   readonly width: number;
   readonly height: number;
-  /** Outer boxes come before inner ones. The whole chart has no box. */
+  /** The boxes of all states except the root state. Outer boxes come before inner ones. */
   readonly boxes: readonly Box[];
 };
 
 export type Options = {
-  /** The width of a text in the font of the boxes, in CSS pixels. */
+  /** Returns the width of a text in the font of the boxes, in CSS pixels. */
   readonly textWidth: (text: string) => number;
   readonly isFolded: (state: State) => boolean;
 };
@@ -26,7 +26,7 @@ const PAD_X = 9;
 const GAP_X = 20;
 const GAP_Y = 14;
 const INSET = 10;
-/** Room beside a title, for arrows that end there. */
+/** Free space to the right of a title, in CSS pixels, for arrows that end there. */
 const TITLE_END = 14;
 
 type Size = { readonly width: number; readonly height: number };
@@ -61,7 +61,7 @@ function content(children: readonly State[], width: number, options: Options, me
           within,
         );
   let best: Placed | undefined;
-  // With each block in a part of the width, blocks stand beside each other.
+  // Try several widths for each block, because narrow blocks fit side by side.
   for (const part of [1, 0.75, 0.66, 0.5, 0.4, 0.33, 0.25]) {
     const within = Math.floor(width * part - (part === 1 ? 0 : GAP_X));
     if (best !== undefined && within < 80) break;
@@ -74,7 +74,9 @@ function content(children: readonly State[], width: number, options: Options, me
   return best ?? row([], width);
 }
 
-/** A lower drawing is better, and one that is wider than the room is much worse. */
+/**
+ * Rates a layout: less is better. The height counts, and a layout that is wider than the page is much worse.
+ */
 const cost = ({ width, height }: Size, within: number) => height + width / 50 + Math.max(0, width - within) * 100;
 
 const isState = (block: State | readonly State[]): block is State => !Array.isArray(block);
@@ -90,7 +92,7 @@ function simple(state: State, { textWidth, isFolded }: Options): Placed {
   };
 }
 
-/** The text of a box. A folded state says how many states it hides. */
+/** Returns the text of a box. A folded state (with hidden inner states) shows how many states it hides. */
 export const labelOf = (state: State, isFolded: boolean): string =>
   isFolded ? `${nameOf(state)} +${descendants(state)}` : nameOf(state);
 
@@ -115,7 +117,7 @@ function nested(state: State, within: number, options: Options, memo: Memo): Pla
   return placed;
 }
 
-/** Places things in rows from left to right; a new row begins where the width ends. */
+/** Places boxes in rows from left to right. Begins a new row at the maximum width. */
 function row(things: readonly Placed[], within: number): Placed {
   const places: { readonly thing: Placed; readonly x: number; readonly y: number }[] = [];
   let [x, y, rowHeight, width] = [0, 0, 0, 0];

@@ -2,14 +2,14 @@ import type { Schemas } from '../../api/client.js';
 
 export type Definition = Schemas['StatechartDefinition'];
 export type Arrow = Definition['transitions'][number] & {
-  /** The position in the definition, by which transitions that were taken refer to it. */
+  /** The position in the definition of the chart. Recorded transitions refer to a transition by it. */
   readonly index: number;
 };
 
 export type State = Omit<Definition['states'][number], 'parent'> & {
   readonly parent: State | null;
   readonly children: readonly State[];
-  /** 0 for the whole chart. */
+  /** The nesting depth; 0 for the root state. */
   readonly depth: number;
 };
 
@@ -34,17 +34,17 @@ export function chartOf({ id, states, transitions }: Definition): Chart {
   return { id, root, states: all, arrows: transitions.map((arrow, index) => ({ ...arrow, index })) };
 }
 
-/** The name of a state for people: `backing_off` is "backing off", `dnsProxy` stays as it is. */
+/** Returns the displayed name of a state: `backing_off` becomes "backing off", `dnsProxy` stays the same. */
 export const nameOf = ({ key }: Pick<State, 'key'>): string => key.replaceAll('_', ' ');
 
-/** A state and the states around it, from the inside to the outside. */
+/** Yields a state and then its outer states, from the inside to the outside. */
 export function* outward(state: State | null): Generator<State> {
   for (let at = state; at !== null; at = at.parent) yield at;
 }
 
 /**
- * Returns the active states of a state value of XState: a name, or an object of names and inner values. Outer
- * states come before inner ones, and the whole chart is the first.
+ * Returns the active states of a state value of XState (a name, or an object of names and inner values).
+ * Outer states come before inner ones; the root state is first.
  */
 export function activeIn({ root }: Chart, value: unknown): readonly State[] {
   const active: State[] = [];
@@ -65,26 +65,29 @@ export function activeIn({ root }: Chart, value: unknown): readonly State[] {
   return active;
 }
 
-/** The active states without active inner states. */
+/** Returns the active states that have no active inner states. */
 export const innermost = (active: readonly State[]): readonly State[] =>
   active.filter((state) => !active.some(({ parent }) => parent === state));
 
-/** The transitions that can leave a state: its own, and then those of the states around it. */
+/** Returns the transitions that can leave a state: its own, then those of its outer states. */
 export function arrowsFrom({ arrows }: Chart, state: State): readonly Arrow[] {
   return [...outward(state)].flatMap(({ id }) => arrows.filter(({ source }) => source === id));
 }
 
-/** The transitions that enter a state: those to it, and to a state whose default is this state. */
+/**
+ * Returns the transitions that enter a state: those to the state itself, and those to an outer state that
+ * enters it by default.
+ */
 export function arrowsInto({ arrows }: Chart, state: State): readonly Arrow[] {
   const ids = new Set([state.id]);
   for (let at: State = state; at.parent?.initial === at.id; at = at.parent) ids.add(at.parent.id);
   return arrows.filter(({ targets }) => targets.some((target) => ids.has(target)));
 }
 
-/** A name and how many regions have it, in the order of the chart. */
+/** State names, and the number of parallel regions that are in a state of this name. */
 export type Summary = readonly { readonly name: string; readonly count: number }[];
 
-/** The innermost active states in a few words: equal names of parallel regions are counted. */
+/** Returns the innermost active states in short form: counts equal names of parallel regions. */
 export function summaryOf(active: readonly State[]): Summary {
   const counts = new Map<string, number>();
   for (const state of innermost(active)) {
@@ -94,7 +97,7 @@ export function summaryOf(active: readonly State[]): Summary {
   return [...counts].map(([name, count]) => ({ name, count }));
 }
 
-/** Words for an event in the notation of XState. */
+/** Returns a readable text for an event type of XState. */
 export function eventWords(event: string | null): string {
   if (event === null || event === '') return 'at once';
   const [, kind, rest] = /^xstate\.(done\.actor|error\.actor|done\.state|after|init|stop)\.?(.*)$/.exec(event) ?? [];
@@ -119,7 +122,7 @@ export function eventWords(event: string | null): string {
   }
 }
 
-/** How long something took, for people: "3 ms", "1.4 s", "2 min". */
+/** Returns a duration as text: "3 ms", "1.4 s", "2 min". */
 export function duration(ms: number): string {
   if (ms < 1_000) return `${Math.round(ms)} ms`;
   if (ms < 60_000) return `${(ms / 1_000).toFixed(1)} s`;

@@ -3,18 +3,18 @@ import type { Schemas } from '../../api/client.js';
 
 export type Transition = Schemas['StatechartTransition'];
 
-/** A running actor of the node that has a statechart. */
+/** A running actor of the node that has a statechart. The page calls it a part of the node. */
 export type Part = {
   readonly sessionId: string;
   readonly parentId: string | null;
   readonly name: string;
-  /** The `id` of its definition. */
+  /** The `id` of the definition of its statechart. */
   readonly chart: string;
   readonly status: 'active' | 'done' | 'error' | 'stopped';
   readonly value: unknown;
   readonly tags: readonly string[];
   readonly startedAt: number;
-  /** When it ended, in milliseconds since 1970; null while it runs. */
+  /** The time when the actor ended, in milliseconds since 1970; null while it runs. */
   readonly endedAt: number | null;
 };
 type Snapshot = Pick<Part, 'status' | 'value'> & { readonly tags?: readonly string[] };
@@ -43,18 +43,18 @@ const KEPT_ENDED_MS = 60_000;
 const historyKey = ({ chart, name }: { readonly chart: string; readonly name: string }) => `${chart} ${name}`;
 
 /**
- * The actors of the node and their latest transitions, from the messages of the stream. Messages only change
- * this object; the page paints it at most once for each frame.
+ * Collects the actors of the node and their latest transitions from the stream. A message changes only this
+ * object; the page renders it at most once per frame.
  */
 export class Parts {
   readonly #parts = new Map<string, Part>();
   readonly #histories = new Map<string, Transition[]>();
   readonly #changes = signal(0);
-  /** The actors that the node has not introduced again since the stream began or lost messages. */
+  /** The actors that the node has not sent again since the stream began or lost messages. */
   #unseen: Set<string> | null = null;
   #frame = 0;
 
-  /** Increases with each painted change. */
+  /** A counter that increases with each change that the page renders. */
   get changes(): ReadonlySignal<number> {
     return this.#changes;
   }
@@ -64,7 +64,10 @@ export class Parts {
     return [...this.#parts.values()];
   }
 
-  /** The latest transitions of all actors with the name and statechart of a part, the oldest first. */
+  /**
+   * Returns the latest transitions of all actors with the name and the statechart of `part`, the oldest
+   * first.
+   */
   transitionsOf(part: Part): readonly Transition[] {
     return this.#histories.get(historyKey(part)) ?? [];
   }
@@ -115,7 +118,7 @@ export class Parts {
     this.#parts.set(part.sessionId, {
       ...part,
       ...{ status, tags },
-      // The last value of an actor that ended stays.
+      // Keep the last state value of an actor that has ended.
       value: value ?? part.value,
       endedAt: status === 'active' ? null : (part.endedAt ?? Date.now()),
     });

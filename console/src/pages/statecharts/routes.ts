@@ -2,13 +2,13 @@ import { type Box, type Layout, type Rect, TITLE_HEIGHT } from './layout.js';
 
 export type Point = { readonly x: number; readonly y: number };
 
-/** The distance of the lines on which arrows run, in CSS pixels. */
+/** The distance of the grid lines on which arrows run, in CSS pixels. */
 const STEP = 5;
 const MARGIN = 10;
 const BEND = 10;
 /**
- * The additional cost of a step on a border, and of a step over another arrow. Arrows cross borders, and do
- * not run on them.
+ * The additional cost of a grid point on the border of a box, and of a point that has an arrow already. So
+ * arrows cross a border, but do not run along it.
  */
 const BORDER = 12;
 const OVER = 5;
@@ -21,13 +21,13 @@ const STEPS = [
 ] as const;
 
 /**
- * Finds ways for arrows between the boxes of a drawing. Arrows run horizontally and vertically in the gaps
- * between the boxes, never through a name, and end at the border of their target.
+ * Finds routes for arrows between the boxes of a drawing. An arrow consists of horizontal and vertical lines
+ * between the boxes, never crosses a name, and ends at the border of its target.
  */
 export class Router {
   readonly #columns: number;
   readonly #rows: number;
-  /** The cost of entering each point of the grid. */
+  /** The cost of a route through each point of the grid. */
   readonly #cost: Uint8Array;
 
   constructor({ width, height, boxes }: Layout) {
@@ -51,7 +51,7 @@ export class Router {
       { x: x + width - 1, y, width: 1, height },
     ])
       this.#fill(border, BORDER);
-    // The title. Arrows can pass at its right.
+    // Block the title of the box. Arrows can cross the free space to its right.
     this.#fill({ x, y, width: Math.min(width - 12, titleWidth(box)), height: TITLE_HEIGHT - 3 }, BLOCKED);
   }
 
@@ -68,7 +68,7 @@ export class Router {
       }
   }
 
-  /** Returns the corners of the way from one box to another; null if there is none. */
+  /** Returns the corners of the route from one box to another; null if no route exists. */
   route(from: Box, to: Box): readonly Point[] | null {
     const starts = this.#around(from, to);
     const ends = new Map(this.#around(to, from).map(({ at, ...end }) => [at, end]));
@@ -107,12 +107,13 @@ export class Router {
   }
 
   /**
-   * The points beside the border of a box where an arrow can begin or end, with the direction away from it.
+   * Returns the points beside the border of a box where an arrow can begin or end, and the direction from the
+   * box to each point.
    */
   #around(box: Box, other: Box) {
     const { x, y, width, height } = box;
     const points: { at: number; direction: number; extra: number }[] = [];
-    // An arrow between a state and one inside of it runs inside of the outer box.
+    // An arrow between a state and one of its inner states is inside the outer box.
     const isInside = contains(box, other);
     const off = (isInside ? -1 : 1) * (STEP + 2);
     const add = (px: number, py: number, direction: number, fromMiddle: number) => {
@@ -150,7 +151,7 @@ export class Router {
     for (let node = last; node !== -1; node = before[node] ?? -1) {
       const at = node >> 2;
       points.push({ x: (at % this.#columns) * STEP - MARGIN, y: Math.floor(at / this.#columns) * STEP - MARGIN });
-      // A later arrow takes another way, if there is one.
+      // Increase the cost of the used points, so that a later arrow takes another route if possible.
       this.#cost[at] = Math.min(BLOCKED - 1, (this.#cost[at] ?? 1) + OVER);
     }
     points.reverse();
@@ -168,7 +169,7 @@ const contains = (outer: Rect, inner: Rect) =>
   outer.x + outer.width >= inner.x + inner.width &&
   outer.y + outer.height >= inner.y + inner.height;
 
-/** The point of the border of a box that is nearest to a point beside the border. */
+/** Returns the point of the border of a box that is nearest to `point`. */
 function atBorder({ x, y, width, height }: Rect, point: Point): Point {
   const sides: readonly [distance: number, at: Point][] = [
     [Math.abs(point.x - x), { x, y: point.y }],
@@ -182,7 +183,7 @@ function atBorder({ x, y, width, height }: Rect, point: Point): Point {
   return nearest?.[1] ?? point;
 }
 
-/** Leaves out the points in the middle of a straight line. */
+/** Removes the points that are not corners, because they are within a straight line. */
 function corners(points: readonly Point[]): readonly Point[] {
   return points.filter((point, at) => {
     const [one, other] = [points[at - 1], points[at + 1]];
@@ -192,7 +193,8 @@ function corners(points: readonly Point[]): readonly Point[] {
 }
 
 /**
- * The path of an SVG with round corners. It ends `short` pixels before the last point, where the tip begins.
+ * Returns an SVG path with round corners. It ends `short` pixels before the last point, where the arrowhead
+ * begins.
  */
 export function pathOf(points: readonly Point[], radius: number, short: number): string {
   const cut = points.map((point, at) => {
@@ -218,7 +220,7 @@ function toward(from: Point, to: Point, distance: number): Point {
   return { x: round(from.x + (to.x - from.x) * part), y: round(from.y + (to.y - from.y) * part) };
 }
 
-/** A queue of numbers, the one with the least cost first. */
+/** A priority queue of numbers with the lowest cost first. */
 class Heap {
   readonly #items: { readonly node: number; readonly cost: number }[] = [];
 

@@ -21,12 +21,15 @@ type Props = {
   readonly part: Part;
   readonly active: readonly State[];
   readonly transitions: readonly Transition[];
-  /** The state that is pointed at or picked; null: the active states. */
+  /** The state to describe: under the pointer or selected. Null: describe the active states. */
   readonly focused: State | null;
   readonly arrow: Signal<Arrow | null>;
 };
 
-/** What the part does now, what can happen next, and what happened before, in words. */
+/**
+ * Describes an actor in words: its active states, the transitions that can follow, and its latest
+ * transitions.
+ */
 export function Side({ chart, part, active, transitions, focused, arrow }: Props) {
   const leaves = innermost(active);
   return (
@@ -58,7 +61,7 @@ export function Side({ chart, part, active, transitions, focused, arrow }: Props
 }
 
 const unique = (arrows: readonly Arrow[]): readonly Arrow[] => [...new Set(arrows)];
-/** The names of a state and the states around it, without the whole chart. */
+/** Returns the names of a state and of its outer states, without the root state. */
 const pathOf = (state: State): string =>
   [...outward(state)]
     .filter(({ parent }) => parent !== null)
@@ -68,7 +71,7 @@ const pathOf = (state: State): string =>
 const descriptionOf = (state: State): string | null =>
   [...outward(state)].find(({ description }) => description !== null)?.description ?? null;
 
-/** The number of regions with equal names above which they are one entry. */
+/** More regions than this with the same state name are shown as one entry. */
 const FEW = 3;
 
 function Now({
@@ -114,7 +117,7 @@ function Now({
   );
 }
 
-/** When a state was entered; null if that is longer ago than the transitions that the page knows. */
+/** Returns the time when a state was entered; null if the page has no transitions from that time. */
 function enteredAt(state: State, { startedAt, sessionId }: Part, transitions: readonly Transition[]): number | null {
   const last = transitions.findLast(({ entered }) => entered.includes(state.id));
   if (last !== undefined) return Date.parse(last.time);

@@ -14,7 +14,10 @@ import { type Part, Parts } from './parts.js';
 import { Side } from './side.js';
 import '../../style/statecharts.css';
 
-/** What is each part of the node doing, how did it get there, and what can happen next? */
+/**
+ * The page Statecharts: shows for each part of the node its active states, its latest transitions and the
+ * possible next ones.
+ */
 export function Statecharts() {
   const definitions = usePolled((signal) => bodyOf(api.GET('/api/v1/debug/statecharts/definitions', { signal })), null);
   const parts = useMemo(() => new Parts(), []);
@@ -23,7 +26,7 @@ export function Statecharts() {
     protocol: 'weir.statecharts.v1',
     receive: parts.receive,
   });
-  // The definitions are those of the build of the node, which can be another one after a restart.
+  // Read the definitions again after a reconnection: the node may have been restarted with another build.
   const isLive = stream.state.value === 'live';
   useEffect(() => {
     if (isLive && definitions.data.peek() !== null) definitions.again();
@@ -66,7 +69,7 @@ type ListProps = {
   readonly shown: Part;
 };
 
-/** Every part with its present states; parts that another part runs are below that part. */
+/** A list of all actors with their active states. An actor is below the actor that started it. */
 function PartList({ parts, charts, shown }: ListProps) {
   const failing = new Set(node.report.value?.readiness.checks.filter(({ ok }) => !ok).map(({ name }) => name));
   const isRoot = ({ parentId }: Part) => parentId === null || !parts.some(({ sessionId }) => sessionId === parentId);
@@ -173,7 +176,7 @@ function OneChart({ part, chart, parts }: { readonly part: Part; readonly chart:
   );
 }
 
-/** The transitions of a part since the page shows it, which the drawing highlights for a moment. */
+/** Returns the transitions of an actor since the page shows it. The drawing highlights them for a moment. */
 function useTaken(parts: Parts, part: Part): readonly Taken[] {
   const seen = useRef<{ last: unknown; taken: readonly Taken[] } | null>(null);
   const transitions = parts.transitionsOf(part);
@@ -188,7 +191,7 @@ function useTaken(parts: Parts, part: Part): readonly Taken[] {
       entered,
       at: at + index / 1_000,
     }));
-    // A new connection brings the transitions before it again. They are not new.
+    // After a reconnection, the node sends earlier transitions again: they are not highlighted.
     seen.current = { last, taken: from < 0 ? [] : [...seen.current.taken, ...taken].slice(-12) };
   }
   return seen.current.taken;

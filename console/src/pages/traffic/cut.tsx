@@ -5,12 +5,15 @@ import { usePolled } from '../../api/polled.js';
 import { full } from '../../format.js';
 import { Failure } from '../../ui/parts.js';
 
-/** Which flows to end: the filter, and the same in words. */
+/** The flows to end (cut): the filter as a query, and as text. */
 export type CutQuestion = { readonly query: Readonly<Record<string, readonly string[]>>; readonly words: string };
 
 type Props = { readonly question: CutQuestion; readonly onEnd: () => void };
 
-/** Says what a cut does and how many flows it ends, before it ends them: a cut cannot be undone. */
+/**
+ * A dialog that shows how many flows a cut would end, and asks for confirmation, because a cut cannot be
+ * undone.
+ */
 export function CutDialog({ question, onEnd }: Props) {
   const dialog = useRef<HTMLDialogElement>(null);
   const failure = useSignal<unknown>(null);

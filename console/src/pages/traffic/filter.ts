@@ -1,4 +1,7 @@
-/** The text of a filter, taken apart: what the node filters, and what the page filters. */
+/**
+ * The parsed text of a filter: the parameters by which the node filters, and the words by which the page
+ * filters.
+ */
 export type Filter = {
   /** Parameters of the API, such as `port` → `443`. */
   readonly parameters: readonly (readonly [name: string, value: string])[];
@@ -9,20 +12,24 @@ export type Filter = {
 };
 
 /**
- * The parameters that the node filters the wiretap by. The command `weir wiretap` has the same as options.
+ * The parameters by which the node filters wiretap messages. The command `weir wiretap` has options of the
+ * same names.
  */
 export const LIVE_PARAMETERS = ['src', 'dst', 'port', 'proto', 'hostname', 'group', 'rule', 'verdict', 'type'] as const;
-/** The parameters that the node filters the table of flows by. */
+/** The parameters by which the node filters its open flows. */
 export const FLOW_PARAMETERS = [
   ...['src', 'dst', 'port', 'src_port', 'dst_port', 'proto', 'group', 'rule', 'verdict'],
   ...['state', 'suspended', 'foreign', 'current', 'min_bytes'],
 ] as const;
-/** The parameters that the node filters the seen flows by. `port` means the destination port there. */
+/**
+ * The parameters by which the node filters the flows of the last days. `port` means the destination port
+ * there.
+ */
 export const SEEN_PARAMETERS = ['src', 'dst', 'port', 'dst_port', 'proto', 'hostname', 'verdict'] as const;
 
 /**
- * Takes a filter apart at its spaces. `name:value` is a parameter if `names` has the name; `-word` excludes.
- * Several values of one parameter are alternatives.
+ * Parses a filter, whose words are separated by spaces. `name:value` is a parameter if `names` contains the
+ * name; `-word` excludes rows with the word. A row must match one of several values of the same parameter.
  */
 export function readFilter(text: string, names: readonly string[]): Filter {
   const parameters: [string, string][] = [];
@@ -38,8 +45,8 @@ export function readFilter(text: string, names: readonly string[]): Filter {
 }
 
 /**
- * Returns whether a row passes the words of a filter. `text`: the row in lower case. Digits alone mean a
- * whole number.
+ * Returns whether a row matches the words of a filter. `text`: the row in lower case. A word of digits
+ * matches only a whole number.
  */
 export function passes(text: string, { words, without }: Filter): boolean {
   return words.every((word) => has(text, word)) && !without.some((word) => has(text, word));
@@ -58,7 +65,7 @@ function has(text: string, word: string): boolean {
   return whole.test(text);
 }
 
-/** Adds a word such as `dst:10.2.0.2` to the text of a filter, or removes it if the text has it already. */
+/** Adds a word such as `dst:10.2.0.2` to the text of a filter, or removes it if the text contains it. */
 export function toggled(text: string, token: string): string {
   const tokens = text.split(/\s+/).filter(Boolean);
   return (tokens.includes(token) ? tokens.filter((each) => each !== token) : [...tokens, token]).join(' ');

@@ -18,14 +18,16 @@ type Flow = Schemas['Flow'];
 const PAGE = 200;
 const POLL_MS = 3_000;
 
-/** The parameters of a filter as `openapi-fetch` takes them: a list for each name. */
+/**
+ * Converts the parameters of a filter to the form that `openapi-fetch` needs: a list of values for each name.
+ */
 export function listsOf(parameters: Filter['parameters']): Record<string, string[]> {
   const lists: Record<string, string[]> = {};
   for (const [name, value] of parameters) lists[name] = [...(lists[name] ?? []), value];
   return lists;
 }
 
-/** The flows that are open now, page by page. */
+/** A table of the open flows, read page by page. */
 export function Flows({ view }: { readonly view: View }) {
   const filter = useMemo(() => readFilter(view.filter, FLOW_PARAMETERS), [view.filter]);
   const cursors = useSignal<readonly string[]>([]);
@@ -172,7 +174,7 @@ const textOf = (flow: Flow): string =>
     .join(' ')
     .toLowerCase();
 
-/** The filter that matches one flow. */
+/** Returns the filter that matches only this flow, to end it. */
 function questionOf(flow: Flow): CutQuestion {
   const ports =
     flow.src_port === null || flow.dst_port === null

@@ -10,11 +10,11 @@ import type { Traffic } from './stream.js';
 import type { View } from './view.js';
 
 const MOST = 30;
-/** A table with at most this number of lines is open at first. */
+/** The table of the map is expanded at first if it has at most this number of lines. */
 const SHORT = 15;
-/** The number of classes of ports that a destination shows. */
+/** The maximum number of port classes in the label of a destination. */
 const PORTS_SHOWN = 3;
-/** The height of a node with the space below it, and without, in pixels, as in traffic.css. */
+/** The height of a map node with the space below it, and then without it, in pixels, as in traffic.css. */
 const STEP = 44;
 const HEIGHT = 34;
 const OUTCOMES: readonly Verdict[] = ['allow', 'would_deny', 'deny'];
@@ -26,13 +26,16 @@ type Props = {
   readonly isHeld: Signal<boolean>;
 };
 
-/** Source groups, destinations, and a line for each kind of traffic between them. */
+/**
+ * A map of the traffic: source groups on the left, destinations on the right, and a line for each class of
+ * ports.
+ */
 export function TrafficMap({ traffic, filter, view, isHeld }: Props) {
   const pointed = useSignal<string | null>(null);
   const isTouched = useSignal(false);
   const still = useRef<MapData | null>(null);
   const key = `${view.filter} ${view.scope}`;
-  // Another filter begins with no lines: the map moves until the pointer moves.
+  // After a change of the filter, lines may move again until the pointer moves.
   useEffect(() => {
     isTouched.value = false;
     pointed.value = null;
@@ -72,7 +75,7 @@ export function TrafficMap({ traffic, filter, view, isHeld }: Props) {
   );
 }
 
-/** The places of the nodes. Groups stand in the middle of their height, if there are fewer of them. */
+/** Returns the vertical positions of the map nodes. The shorter column is centred. */
 function topsOf({ groups, destinations }: MapData, height: number): ReadonlyMap<string, number> {
   const spread = (nodes: readonly MapNode[], side: string) =>
     nodes.map(({ key }, at): [string, number] => [`${side}${key}`, ((at + 0.5) * height) / nodes.length - HEIGHT / 2]);
@@ -128,7 +131,7 @@ function Nodes({ title, data, tops, view, pointed }: NodesProps) {
   );
 }
 
-/** The most frequent classes of ports of a destination. */
+/** Shows the most frequent port classes of a destination. */
 function Ports({ lines, to }: { readonly lines: readonly MapLine[]; readonly to: string }) {
   const counts = new Map<string, number>();
   for (const { ports, count, to: other } of lines)
@@ -143,7 +146,10 @@ function Ports({ lines, to }: { readonly lines: readonly MapLine[]; readonly to:
   );
 }
 
-/** Dashes for denied, dots for what would be denied: a verdict is not only a color. */
+/**
+ * The line styles: dashes for denied traffic, dots for traffic that audit mode reports as denied. So the
+ * color is not the only difference.
+ */
 const DASHES: Readonly<Record<Verdict, (width: number) => string | undefined>> = {
   allow: () => undefined,
   deny: (width) => `${6 + width} ${4 + width}`,
@@ -160,7 +166,10 @@ type LinesProps = {
 
 function Lines({ data, tops, height, pointed }: LinesProps) {
   const top = (side: string, key: string) => tops.get(`${side}${key}`) ?? 0;
-  /** Where each line ends at a node: side by side, in the order of the nodes at their other ends. */
+  /**
+   * Returns the vertical position where a line ends at a map node. The ends are sorted by the nodes at the
+   * other ends.
+   */
   const endOf = (side: 'from ' | 'to ', line: MapLine) => {
     const isFrom = side === 'from ';
     const beside = data.lines
@@ -217,7 +226,7 @@ function Legend({ isStill }: { readonly isStill: boolean }) {
   );
 }
 
-/** The map as a table. It is open at first if it is short. */
+/** The traffic map as a table, expanded at first if it is short. */
 function MapTable({ data: { groups, destinations, lines, others } }: { readonly data: MapData }) {
   const isOpen = useMemo(() => lines.length <= SHORT, []);
   const label = (nodes: readonly MapNode[], key: string) => nodes.find((node) => node.key === key)?.label ?? key;

@@ -28,7 +28,7 @@ export type Message = {
   readonly source_group?: string | null;
   readonly rule?: string | null;
   readonly decided_by?: string | null;
-  /** The groups of a source that the default of the policy decided. */
+  /** The groups that contain the source, if the default of the policy decided. */
   readonly source_groups?: readonly string[] | null;
   readonly packets?: BothWays | number | null;
   readonly bytes?: BothWays | null;
@@ -38,12 +38,15 @@ export type Message = {
   readonly sni?: string | null;
   readonly http?: { readonly method: string; readonly host: string; readonly path: string } | null;
   readonly reason?: string | null;
-  /** How many equal messages of the node this one stands for; absent for one. */
+  /** The number of equal messages that the node combined into this message; absent for one. */
   readonly count?: number | null;
   readonly where?: string | null;
 };
 
-/** The verdict about the traffic. "would be denied" is never "allowed". */
+/**
+ * Returns what happened to the traffic of a message. Traffic that is only reported as denied (audit mode) is
+ * never "allowed".
+ */
 export function outcomeOf({ type, verdict, effective_action, reason }: Message): Verdict {
   if (effective_action === 'deny' && !(type === 'flow_end' && reason === 'cut')) return 'deny';
   return verdict === 'audit' ? 'would_deny' : 'allow';
@@ -52,7 +55,7 @@ export function outcomeOf({ type, verdict, effective_action, reason }: Message):
 export const ownerName = (owner: Owner | null | undefined): string | null =>
   owner == null ? null : owner.namespace === null ? owner.name : `${owner.namespace}/${owner.name}`;
 
-/** The subject of a message in a few words: "tcp 443", "lookup A", "GET /index.html". */
+/** Returns the service of a message as text: "tcp 443", "lookup A", "GET /index.html". */
 export function subjectOf({ type, proto, dst_port, query_type, http, icmp_type }: Message): string {
   if (type === 'dns') return `lookup ${query_type ?? ''}`.trim();
   if (http != null) return `${http.method} ${http.path}`;
@@ -62,7 +65,7 @@ export function subjectOf({ type, proto, dst_port, query_type, http, icmp_type }
   return typeof icmp_type === 'number' ? `${name} type ${icmp_type}` : name;
 }
 
-/** The rule or default that decided, for people. */
+/** Returns the rule or default that decided as text. */
 export function deciderOf(decided: {
   readonly decided_by?: string | null | undefined;
   readonly source_group?: string | null | undefined;

@@ -7,7 +7,7 @@ import { StreamMark } from '../../ui/stream-mark.js';
 import { Ago } from '../../ui/time.js';
 import type { Traffic } from './stream.js';
 
-/** Where messages are lost, in words. */
+/** Texts for the places where messages can be lost. */
 const PLACES: Readonly<Record<string, string>> = {
   reader: 'this page was too slow',
   kernel: 'the kernel saw more than the node took',
@@ -21,7 +21,7 @@ const INTERRUPTED: Readonly<Record<number, string>> = {
   1008: 'This page read nothing for a minute, and the node ended its stream.',
 };
 
-/** What the stream does, and what is missing in the rows. */
+/** Shows whether the stream is connected, and which messages were lost. */
 export function StreamState({ traffic, isHeld }: { readonly traffic: Traffic; readonly isHeld: Signal<boolean> }) {
   const { rows, painted, stream } = traffic;
   void painted.value;

@@ -6,19 +6,19 @@ import { TrafficRows } from './rows.js';
 
 const PATH = '/api/v1/wiretap/stream';
 const PAINT_MS = 250;
-/** The node folds equal messages of this time into one with a count. */
+/** The node combines equal messages within this time into one message with a count. */
 const FOLD = '250ms';
 const RATE_MS = 1_000;
 
-/** The live messages as rows, and the stream that they come from. */
+/** The rows made of the live messages, and their stream. */
 export type Traffic = {
   readonly rows: TrafficRows;
-  /** Rises up to four times a second, when the rows have changed. */
+  /** A counter that increases at most four times a second, if the rows have changed. */
   readonly painted: { readonly value: number };
   readonly stream: Stream;
 };
 
-/** Reads the wiretap with the query of a filter. Another query begins with no rows. */
+/** Opens the wiretap stream with the query of a filter. A change of the query removes all rows. */
 export function useTraffic(query: string): Traffic {
   const { rows, painted } = useMemo(() => ({ rows: new TrafficRows(), painted: signal(0) }), [query]);
   const stream = useStream({

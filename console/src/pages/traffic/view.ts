@@ -1,4 +1,4 @@
-/** The state that the address of the page keeps. */
+/** The state of the page that its URL contains. */
 export type View = { readonly tab: string; readonly filter: string; readonly scope: string; readonly order: string };
 
 export const viewOf = (search: URLSearchParams): View => ({

@@ -28,7 +28,9 @@ export function listInterfaces(): Interface[] {
   return found;
 }
 
-/** The datapath cannot parse frames without an Ethernet header. */
+/**
+ * Returns whether frames of the interface have an Ethernet header. The datapath cannot parse other frames.
+ */
 export function isEthernet(name: string): boolean {
   const request = new Uint8Array(40);
   new TextEncoder().encodeInto(name, request.subarray(0, NAME_BYTES - 1));

@@ -14,8 +14,8 @@ static __always_inline enum drop_reason refusal_by(enum verdict verdict, bool au
 	case VERDICT_DENY:
 		return DROP_POLICY_DENY;
 	case VERDICT_REDIRECT:
-		/* The service plane did not take this packet, so the verdict redirect refuses it. An audited packet
-		 * passes.
+		/* The service plane (TLS and HTTP inspection) did not take this packet, so the verdict redirect refuses it.
+		 * An audited packet passes.
 		 */
 		return audited               ? DROP_NONE
 		       : settings.plane_port ? DROP_NOT_INSPECTED

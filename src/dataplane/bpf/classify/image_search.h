@@ -42,9 +42,9 @@ static __always_inline __u32 index_among(const __u32 *keys, __u32 count, __u64 a
 	return place + more;
 }
 
-/* The program image in one program slot. `lines` is the address of cache line 0. The search computes the
- * addresses of all other cache lines from `lines`, because a map lookup for each cache line would cost a
- * dozen instructions.
+/* The program image (compiled policy) in one program slot. `lines` is the address of cache line 0. The search
+ * computes the addresses of all other cache lines from `lines`, because a map lookup for each cache line
+ * would cost a dozen instructions.
  */
 struct image {
 	struct line *lines;
@@ -58,9 +58,10 @@ static __always_inline struct image image_of(__u32 slot)
 	return image;
 }
 
-/* Returns cache line `index` of the program image, or 0 if the index is out of bounds. Index 0 is the
- * header, which no search may reach. The barriers keep the bounds check next to the address computation.
- * Otherwise clang may reload the index from the stack, and the verifier of Linux 6.1 forgets its bound.
+/* Returns cache line `index` of the program image (compiled policy), or 0 if the index is out of bounds.
+ * Index 0 is the header, which no search may reach. The barriers keep the bounds check next to the address
+ * computation. Otherwise clang may reload the index from the stack, and the verifier of Linux 6.1 forgets its
+ * bound.
  */
 static __always_inline struct line *line_at(struct image image, __u32 index)
 {
@@ -75,8 +76,8 @@ static __always_inline struct line *line_at(struct image image, __u32 index)
 	return line;
 }
 
-/* Loads a cache line of the program image into the CPU cache before the search needs it. A wrong `index`
- * costs one load and does not change the verdict.
+/* Loads a cache line of the program image (compiled policy) into the CPU cache before the search needs it. A
+ * wrong `index` costs one load and does not change the verdict.
  */
 static __always_inline void prefetch(struct image image, __u32 index)
 {
@@ -96,10 +97,10 @@ static __always_inline __u32 search_half(struct line *line, __u32 second, __u64 
 	return half[HALF_KEYS + index_among(half, HALF_KEYS, above)];
 }
 
-/* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image is
- * damaged; 0 is never a valid value. If `port_maps` is not NONE, the function also prefetches four cache
- * lines of port maps, from cache line `port_maps` + 4 * n on. n is the cache line at the bottom of the tree
- * that has the value.
+/* Returns the value that the tree `ref` (cache line << 3 | depth) has for x, or 0 if the program image
+ * (compiled policy) is damaged; 0 is never a valid value. If `port_maps` is not NONE, the function also
+ * prefetches four cache lines of port maps, from cache line `port_maps` + 4 * n on. n is the cache line at
+ * the bottom of the tree that has the value.
  */
 static __always_inline __u32 search_tree(struct image image, __u32 ref, __u32 x, __u32 port_maps)
 {

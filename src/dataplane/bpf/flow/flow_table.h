@@ -287,7 +287,7 @@ static __always_inline __u32 claim_free(__u32 set, __u8 tag)
 	return NO_SLOT;
 }
 
-/* Calls `claim_free`. Not inlined, for callers that have little BPF stack left. */
+/* Calls `claim_free`. Not inlined, because its callers have little of the BPF stack left. */
 __noinline __u32 claim_freed(__u32 set, __u8 tag)
 {
 	return claim_free(set, tag);

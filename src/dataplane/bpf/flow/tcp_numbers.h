@@ -20,7 +20,7 @@
 #define NO_RESET 1  /* a RST had a wrong number: no RST counts until its receiver sends another packet */
 #define FIN_PENDING 0x8000
 
-/* Returns the bits of a sequence or acknowledgment number that a flow stores. */
+/* Returns the part of a TCP sequence or acknowledgment number that the flow table stores. */
 static __always_inline __u16 number_of(__u32 number)
 {
 	__u16 low = number & ~FIN_PENDING;

@@ -24,7 +24,7 @@ static __always_inline __u8 state_after_fins(__u8 flags)
 	return (flags & BOTH_FINS) == BOTH_FINS ? FLOW_TCP_CLOSING : FLOW_TCP_HALF_CLOSED;
 }
 
-/* Returns the state of an established TCP flow with these flags. */
+/* Returns the state of an established TCP flow in which FINs were seen according to these flags. */
 static __always_inline __u8 state_by_fins(__u8 flags)
 {
 	return flags & BOTH_FINS ? state_after_fins(flags) : FLOW_TCP_ESTABLISHED;
@@ -126,7 +126,9 @@ static __always_inline void follow_other(struct flow *flow, __u32 slot, const st
 {
 	if (!half || !side || !confirm_flow(slot, &packet->place.key, now_ns))
 		return;
-	/* A suspended flow that has resumed is half open, but has the state of an established flow. */
+	/* A suspended flow (denied by a later policy) that has resumed is half open, but has the state of an
+	 * established flow.
+	 */
 	flow->state = flow->state == FLOW_UDP_OPENED     ? FLOW_UDP_REPLIED
 		      : flow->state == FLOW_ICMP_OPENED  ? FLOW_ICMP_REPLIED
 		      : flow->state == FLOW_OTHER_OPENED ? FLOW_OTHER_REPLIED

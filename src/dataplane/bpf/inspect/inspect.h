@@ -114,9 +114,9 @@ static __always_inline bool deliver_to_existing(struct __sk_buff *skb, const str
 	return true;
 }
 
-/* Hands the packet that opens a connection to the service plane. Returns NOT_INSPECTED if no listener of the
- * service plane can accept the packet. Does not count a hit: the service plane counts a hit of the rule that
- * later decides the connection.
+/* Hands the packet that opens a connection to the service plane (TLS and HTTP inspection). Returns
+ * NOT_INSPECTED if no listener of the service plane can accept the packet. Does not count a hit: the service
+ * plane counts a hit of the rule that later decides the connection.
  */
 __noinline enum outcome inspect(struct __sk_buff *skb, const struct packet *packet, __u64 judgement)
 {
@@ -151,7 +151,7 @@ __noinline enum outcome continue_inspected(struct __sk_buff *skb, struct packet 
 }
 
 /* Returns whether the source address of a packet that the node sends belongs to another host, as in packets
- * of the service plane to servers.
+ * of the service plane (TLS and HTTP inspection) to servers.
  */
 __noinline bool has_foreign_source(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -23,7 +23,9 @@ struct tcp_sock {
 };
 #pragma clang attribute pop
 
-/* The state of one of the two TCP connections of the service plane, read from its kernel socket. */
+/* The state of one of the two TCP connections of the service plane (TLS and HTTP inspection), read from its
+ * kernel socket.
+ */
 struct endpoint {
 	__u32 received; /* next sequence number that the socket expects from the peer */
 	__u32 sent;     /* sequence number of the next byte that the process writes */

@@ -13,7 +13,7 @@ struct nat_alias {
 	__u64 wire_rest;
 	address_t destination;
 	__u16 port;
-	__u8 from_high; /* 1: the packets come from the higher address and port of that key */
+	__u8 from_high; /* 1: the packets come from the higher of the two addresses (and ports) of that key */
 	__u8 is_sent;   /* 1: the ingress hook may translate the packets itself, and send them directly */
 	address_t source;
 	__u16 source_port;
@@ -45,8 +45,8 @@ struct {
 	__type(value, __u64);
 } aliased_destinations SEC(".maps");
 
-/* Returns the first (`second` is 0) or the second of the two entries that an alias with this hash can use.
- * The two directions of a flow key use different entries.
+/* Returns the first (`second` is 0) or the second of the two entries that an alias (a record of a NAT
+ * translation) with this hash can use. The two directions of a flow use different entries.
  */
 static __always_inline struct nat_alias *alias_at(__u64 hash, bool from_high, __u32 second)
 {
@@ -127,7 +127,7 @@ static __always_inline bool store_alias(const struct packet *packet, __u64 now_n
 enum alias_search {
 	NO_ALIAS = 0,
 	ALIAS_FOUND = 1,
-	NO_ROOM = 2, /* aliases of other flows use both entries that the key can use */
+	NO_ROOM = 2, /* other flows use both entries that the key can use */
 };
 
 /* Finds the fresh alias (recorded translation) for the flow key in a header and a direction of the flow. */

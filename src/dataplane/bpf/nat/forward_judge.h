@@ -166,8 +166,8 @@ static __always_inline int judge_error(struct __sk_buff *skb, const struct packe
 	return refusal_of(word);
 }
 
-/* Classifies a packet that has no flow, like `begin_flow`. The service plane cannot take over a packet at
- * this hook, so the verdict redirect refuses it.
+/* Classifies a packet that has no flow, like `begin_flow`. The service plane (TLS and HTTP inspection) cannot
+ * take over a packet at this hook, so the verdict redirect refuses it.
  */
 static __always_inline enum outcome judge_new(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
 					      __u32 active_word, __u64 now)

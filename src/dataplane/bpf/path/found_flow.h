@@ -34,7 +34,9 @@ static __always_inline bool is_outside_flow(const struct flow *flow, const struc
 	return reply && packet->protocol == IPPROTO_TCP && flow->state >= FLOW_TCP_ESTABLISHED && opens_tcp(packet);
 }
 
-/* Suspends a flow. The caller owns the statistics of the flow, and has stored a judgement that refuses it. */
+/* Suspends a flow, because a later policy denies it. The caller owns the statistics of the flow, and has
+ * stored the verdict of that policy in its `judgement`.
+ */
 static __always_inline void suspend(struct flow *flow, struct tally *tally, const struct flow_key *key, __u32 slot, __u64 now)
 {
 	__u64 *tags = tags_at(set_of_slot(slot));

@@ -83,7 +83,7 @@ static __always_inline void change_state_and_flags(struct flow *flow, __u32 from
 	}
 }
 
-/* Writes a migrated flow into the cache line that the caller claimed. */
+/* Writes a flow of the earlier datapath into the cache line that the caller reserved (claimed). */
 static __always_inline bool place_migrated(__u32 slot, const struct migrate_flow_request *request, const struct flow_key *key)
 {
 	struct tally *tally = tally_at(slot);

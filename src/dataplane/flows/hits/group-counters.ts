@@ -92,7 +92,10 @@ export class GroupCounters {
     this.#inForce = inForce;
   }
 
-  /** Adds the hits since the last call. The groups of the given policy must have rows. */
+  /**
+   * Adds the hits (packets that a rule decided) since the last call. The groups of the given policy must have
+   * rows.
+   */
   #add(hits: Hits, { ruleNames: { groups, identities, verdicts }, entries }: StagedRuleNames): void {
     for (let rank = 0; rank < entries.length; rank++) {
       const entry = u32At(entries, rank);

@@ -15,7 +15,7 @@ export class HitIndex {
    */
   readonly #table: Uint32Array;
   readonly #mask: number;
-  /** Index of `hits` where the search for a free entry continues. */
+  /** The index in the map `hits` at which the search for a free entry continues. */
   #next = 1;
   #count = 0;
 

@@ -13,13 +13,13 @@ export type Backoff = { readonly firstMs: number; readonly longestMs: number };
 
 export type SinkState = {
   readonly name: SinkName;
-  /** Number of findings delivered to the sink since this queue was created. */
+  /** Number of findings delivered to the sink (file or webhook for findings) since this queue was created. */
   readonly delivered: number;
   /** Number of failed deliveries since this queue was created. */
   readonly failed: number;
   /**
-   * `dropped`: number of changes that the outbox dropped for the sink since the finding store was opened.
-   * `waiting`: number of changes that wait for delivery.
+   * `dropped`: number of changes that the outbox dropped for the sink (file or webhook for findings) since
+   * the finding store was opened. `waiting`: number of changes that wait for delivery.
    */
   readonly dropped: number;
   readonly waiting: number;
@@ -29,7 +29,7 @@ export type SinkState = {
 
 const AT_ONCE = 100;
 
-/** Delivers the changes of the outbox to one sink in order, until `stop`. */
+/** Delivers the changes of the outbox to one sink (file or webhook for findings) in order, until `stop`. */
 export class DeliveryQueue {
   readonly #outbox: Outbox;
   readonly #sink: Sink;
@@ -65,7 +65,7 @@ export class DeliveryQueue {
 
   /**
    * Stops the deliveries, and cancels a delivery in progress. The changes of a cancelled delivery stay in the
-   * outbox; the next queue for the sink delivers them again.
+   * outbox; the next queue for the sink (file or webhook for findings) delivers them again.
    */
   async stop(): Promise<void> {
     this.#stopped.abort();

@@ -23,8 +23,9 @@ export function sinkNames({ file, webhook }: SinkOptions): SinkName[] {
 
 /**
  * Delivers every change of a finding to the configured sinks, at least once and in order. Each delivery
- * contains the increase of the finding's count. Changes that a sink does not accept stay in the outbox.
- * `onState` is called when a sink begins to fail, fails for another reason, or recovers.
+ * contains the increase of the finding's count. Changes that a sink (file or webhook for findings) does not
+ * accept stay in the outbox. `onState` is called when a sink begins to fail, fails for another reason, or
+ * recovers.
  */
 export function createSinks(
   outbox: Outbox,

@@ -14,9 +14,9 @@ export type WebhookOptions = {
 };
 
 /**
- * Creates a sink that POSTs a JSON array of findings to `url`. The header `weir-signature: t=SECONDS,v1=HEX`
- * contains the HMAC-SHA256 of `SECONDS.BODY`. Only a 2xx response counts as delivered. Redirects are not
- * followed and count as failures.
+ * Creates a sink (file or webhook for findings) that POSTs a JSON array of findings to `url`. The header
+ * `weir-signature: t=SECONDS,v1=HEX` contains the HMAC-SHA256 of `SECONDS.BODY`. Only a 2xx response counts
+ * as delivered. Redirects are not followed and count as failures.
  */
 export function createWebhookSink({ url, secretFile, timeoutMs }: WebhookOptions): Sink {
   const { origin } = new URL(url);

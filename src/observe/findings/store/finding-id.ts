@@ -42,7 +42,10 @@ export function findingId(of: FindingIdentity): string {
 
 const partsOf = ({ integration, kind, namespace, name }: OwnerName) => [integration, kind, namespace, name];
 
-/** The result has the generation and the source groups of the delta with the later `lastMs`. */
+/**
+ * Merges two records of a finding. The generation and the source groups are those of the record with the
+ * later `lastMs`.
+ */
 export function merged(before: FindingDelta | undefined, delta: FindingDelta): FindingDelta {
   if (before === undefined) return delta;
   const { generation, sourceGroups } = delta.lastMs >= before.lastMs ? delta : before;

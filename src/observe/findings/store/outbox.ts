@@ -21,11 +21,11 @@ export type Changes = {
 export type Outbox = {
   /** Returns the oldest changes that the sink (file or webhook) has not acknowledged, at most `limit`. */
   read(sink: string, limit: number): Promise<Changes>;
-  /** Marks all changes before position `next` as delivered to the sink. */
+  /** Marks all changes before position `next` as delivered to the sink (file or webhook for findings). */
   acknowledge(sink: string, next: number): Promise<void>;
   /**
-   * Returns how many changes wait for the sink, and how many were dropped for the sink since the store was
-   * opened.
+   * Returns how many changes wait for the sink (file or webhook for findings), and how many were dropped for
+   * the sink since the store was opened.
    */
   progressOf(sink: string): { readonly waiting: number; readonly dropped: number };
   /** Calls `listener` after every merge with changes. Returns a function that removes the listener. */
@@ -88,7 +88,10 @@ export class OutboxLog {
     return { items, next: (items.at(-1)?.position ?? from - 1) + 1 };
   }
 
-  /** Returns the operations that append changes to the outbox from position `next`. */
+  /**
+   * Returns the store operations that append changes of findings to the outbox (the queue for sinks), from
+   * position `next`.
+   */
   puts(changes: readonly Omit<Change, 'position'>[], next: number): KvOperation[] {
     return this.used ? changes.map((change, at) => putJson(entryKey(next + at), change)) : [];
   }
@@ -105,8 +108,9 @@ export class OutboxLog {
   }
 
   /**
-   * Returns the operations for the sinks that `overflow` reports: the read position of each sink moves past
-   * the dropped entries. Call `commit` after the caller has written these operations.
+   * Returns the operations for the sinks that `overflow` reports: the read position of each sink (file or
+   * webhook for findings) moves past the dropped entries. Call `commit` after the caller has written these
+   * operations.
    */
   moved(coming: number, { next }: OutboxEnds): { readonly operations: KvOperation[]; commit(): void } {
     const floor = this.#floor(coming, next);
@@ -133,8 +137,8 @@ export class OutboxLog {
   }
 
   /**
-   * Returns operations that delete outbox entries which every sink has acknowledged, at most
-   * `TRIMMED_AT_ONCE` entries.
+   * Returns operations that delete outbox entries which every sink (file or webhook for findings) has
+   * acknowledged, at most `TRIMMED_AT_ONCE` entries.
    */
   trimmed({ first, next }: OutboxEnds): { readonly operations: KvOperation[]; readonly ends: OutboxEnds } {
     const end = Math.min(first + TRIMMED_AT_ONCE, next, smallest(this.#sinks.values()));

@@ -151,7 +151,9 @@ function entries<T>(map: Readonly<Record<string, T>> | undefined, at: string, { 
   return safe;
 }
 
-/** Whether a matcher has only empty members. False if `keepIntact` removed a member. */
+/**
+ * Returns whether a matcher has only empty members. Returns false if `keepIntact` removed a faulty member.
+ */
 function isEmpty(matcher: object, { damaged }: Validation): boolean {
   if (damaged.has(matcher)) return false;
   return Object.entries(matcher as Record<string, unknown>).every(([field, value]) => {

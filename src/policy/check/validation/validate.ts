@@ -128,8 +128,8 @@ function aboutRecord(shape: readonly ShapeProblem[], schema: z.ZodType): readonl
 
 /**
  * Replaces the message of a problem with the mode of a source group by a clearer message. A source group has
- * a required `mode` in the singleton form, and no `mode` in the envelope form. `depth` is the number of path
- * steps to a group.
+ * a required `mode` in the singleton form (without name and mode), and no `mode` in the envelope form.
+ * `depth` is the number of path steps to a group.
  */
 function aboutMode(problem: ShapeProblem, depth: number): ShapeProblem {
   const { path, code } = problem;

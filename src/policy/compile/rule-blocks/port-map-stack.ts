@@ -80,7 +80,7 @@ export class PortMapStack {
     if (outer >= 0) this.lower(outer, outer + 1);
   }
 
-  /** Pushes the merged port map of the rules with the numbers `rules`. */
+  /** Merges the port maps of the rules with the numbers `rules`, and pushes the result on the stack. */
   push(rules: readonly number[]): void {
     this.pushHalf(rules, 0, rules.length);
   }

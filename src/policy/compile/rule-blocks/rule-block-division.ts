@@ -135,9 +135,9 @@ export class Division {
 }
 
 /**
- * Chooses which runs of a population become separate rule blocks: the shared runs that save most copies.
- * Merges all other adjacent runs, so that at most `MAX_RULE_BLOCKS` rule blocks remain. Returns the ends of
- * the rule blocks.
+ * Chooses which runs of a population become separate rule blocks (parts of a rule list): the shared runs that
+ * save most copies. Merges all other adjacent runs, so that at most `MAX_RULE_BLOCKS` rule blocks remain.
+ * Returns the ends of the rule blocks.
  */
 function merged(runs: readonly Run[], to: number): readonly number[] {
   if (runs.length <= MAX_RULE_BLOCKS) return runs.map((run) => run.to);

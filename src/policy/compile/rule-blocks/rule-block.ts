@@ -58,7 +58,9 @@ export type RuleBlockParts = {
   readonly classStarts: readonly bigint[] | null;
 };
 
-/** Packs a rule block into one array. Omits source-port maps that no port map refers to. */
+/**
+ * Packs a rule block (part of a rule list) into one array. Omits source-port maps that no port map refers to.
+ */
 export function packed(parts: RuleBlockParts, names: readonly NamedPortMap[], used: Used): RuleBlock {
   const { ends, starts, values, portMaps, sourcePortMaps } = parts;
   const kept = keptSourcePortMaps(portMaps);

@@ -29,7 +29,7 @@ export function compileRegex(source: string, { caseInsensitive = false }: RegexO
   return compiled;
 }
 
-/** Searches a text for many valid regular expressions in one pass. */
+/** A set of valid regular expressions that is matched against a text in one pass. */
 export class RegexSet {
   readonly #sets: readonly RE2Set[];
 

@@ -20,7 +20,7 @@ export function groupChange(before: readonly Group[], after: readonly Group[]): 
   return { from, before: before.length - behind, after: after.length - behind };
 }
 
-/** Compares two groups, but ignores their positions in the document. */
+/** Returns whether two groups are equal apart from their positions in the document. */
 function isAlike(one: Group | undefined, other: Group | undefined): boolean {
   return (
     one?.rules === other?.rules &&
@@ -33,8 +33,8 @@ function isAlike(one: Group | undefined, other: Group | undefined): boolean {
 }
 
 /**
- * Returns the number of ranks in the groups with indexes `from` … `to` - 1. Each rule and each group default
- * has one rank.
+ * Returns the number of ranks (positions in the policy) in the groups with indexes `from` … `to` - 1. Each
+ * rule and each group default has one rank.
  */
 export function ranksOf(groups: readonly Group[], from: number, to: number): number {
   let ranks = 0;

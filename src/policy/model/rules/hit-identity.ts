@@ -37,8 +37,8 @@ export class HitIdentity {
   }
 
   /**
-   * Mixes all bits of the state, and writes the low and the high 32 bits to `words` as pair number `index`.
-   * The low 32 bits are never 0, because 0 marks an unused rank.
+   * Mixes all bits of the hash state, and writes the low and the high 32 bits to `words` as pair number
+   * `index`. The low 32 bits are never 0, because 0 marks an unused entry.
    */
   write(words: Uint32Array, index: number): void {
     const low = mixed(this.low ^ Math.imul(this.high, 0x85eb_ca77));

@@ -82,8 +82,8 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
 }
 
 /**
- * Returns a copy of selector resolution and members (addresses that selectors select) for the reference
- * evaluator. Later changes of the members do not affect the copy.
+ * Returns a copy of selector resolution (which selectors are resolved) and members (addresses that selectors
+ * select) for the reference evaluator. Later changes of the members do not affect the copy.
  */
 export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
   const { added, addresses, sets } = list;

@@ -15,7 +15,10 @@ import type { Address } from '#contracts/policy/policy-model.js';
 export class MemberRecord implements Members {
   readonly #sets = new Map<number, SelectorSet>();
   readonly #owned = new Map<number, SelectorSet>();
-  /** Addresses that the last `replace` removed. They are deny-only until `policyChanged` is called. */
+  /**
+   * Addresses that the last `replace` removed. They are deny-only (no allow rules of groups with selectors
+   * apply) until `policyChanged` is called.
+   */
   readonly #leaving = new Set<number>();
   #isKnown = false;
 

@@ -17,7 +17,7 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)).map(([key, entry]) => [key, sorted(entry)]));
 }
 
-/** Returns the selector with this key; its object keys are sorted. */
+/** Converts a key (JSON text) to the selector that it stands for. The object keys in it are sorted. */
 export function sourceOf(key: string): KubernetesSource {
   return JSON.parse(key) as KubernetesSource;
 }

@@ -4,7 +4,7 @@ import type { Framing } from '#service-plane/http/fields.js';
 import type { RequestHead } from './request-head.js';
 import type { ResponseHead } from './response-head.js';
 
-/** `closes`: the sender closes the connection after this message. */
+/** Options for the message to write. `closes`: the sender closes the connection after it. */
 export type Outgoing = { readonly closes: boolean };
 
 /** Returns the text of a request head, with the Host field first. The caller must send the text in latin1. */

@@ -22,7 +22,7 @@ export type Http2BodyPorts = {
    * stream that was reset.
    */
   isWhole(): boolean;
-  /** True if the trailers of this message may be forwarded. */
+  /** True if the node may forward the trailers of this message. */
   readonly trails: boolean;
   /** The flow-control window of the connection on which the body arrives. */
   readonly window: Http2Window;

@@ -49,7 +49,7 @@ export type Http2ExchangePorts = SessionPorts & {
   closed(exchange: Http2Exchange): void;
 };
 
-/** The message whose body and trailers `Http2Body` forwards; see `Http2BodyPorts`. */
+/** A request or response whose body and trailers `Http2Body` forwards; see `Http2BodyPorts`. */
 type Carried = {
   readonly side: 'request' | 'response';
   readonly head: Headers;

@@ -42,7 +42,7 @@ export class Http2Window {
     if (this.#set() && !stream.destroyed) stream._read(0);
   }
 
-  /** Call this in place of `resumed` if a paused stream is closed. */
+  /** Must be called in place of `resumed` if a paused stream is closed. */
   closed(): void {
     this.#paused--;
     // A PING frame makes Node send the increase of the window. While a PING frame has no response, send no
