@@ -31,8 +31,14 @@ module.exports = {
       [],
       'Types that cross threads and folders; every folder reads them.',
     ),
+    only(
+      'addresses-import-the-model',
+      '^src/addresses/',
+      ['^src/contracts/policy/(address-words|policy-model)[.]ts$'],
+      'Parsers, formatters and masks of IP addresses.',
+    ),
     ...[
-      ['model', [], 'Functions of the policy model: addresses, names, ranks.'],
+      ['model', [], 'Functions of the policy model: names, ranks, sources.'],
       ['document', ['model'], 'Reading the JSON document.'],
       ['evaluate', ['model'], 'The reference evaluator and the reader of compiled programs.'],
       ['check', ['model', 'document', 'evaluate'], 'Validation and warnings.'],
@@ -43,14 +49,14 @@ module.exports = {
       only(
         `policy-${folder}`,
         `^src/policy/${folder}/`,
-        ['^src/contracts/', ...allowed.map((name) => `^src/policy/${name}/`)],
+        ['^src/(addresses|contracts)/', ...allowed.map((name) => `^src/policy/${name}/`)],
         comment,
       ),
     ),
     only(
       'analysis-is-pure',
       '^src/analysis/',
-      ['^src/contracts/', '^src/policy/'],
+      ['^src/(addresses|contracts|policy)/'],
       'Questions about policies: what a change does, and what a policy allows. A policy goes in, an answer comes out.',
     ),
     only(
@@ -69,7 +75,7 @@ module.exports = {
       'dataplane-knows-the-model',
       '^src/dataplane/',
       [
-        '^src/contracts/',
+        '^src/(addresses|contracts)/',
         '^src/policy/model/',
         '^src/libc/',
         '^src/threads/',
@@ -149,7 +155,7 @@ module.exports = {
       'service-plane-evaluates-policies',
       '^src/service-plane/',
       [
-        '^src/contracts/',
+        '^src/(addresses|contracts)/',
         '^src/policy/(model|evaluate)/',
         '^src/files/',
         '^src/sockets/',
@@ -163,7 +169,7 @@ module.exports = {
       'observe-is-downstream',
       '^src/observe/',
       [
-        ...['^src/contracts/', '^src/policy/model/', '^src/store/', '^src/files/', '^src/threads/'],
+        ...['^src/(addresses|contracts)/', '^src/policy/model/', '^src/store/', '^src/files/', '^src/threads/'],
         '^src/dataplane/events/',
       ],
       'Observation decodes, names and keeps events. No observed part imports it.',
@@ -172,7 +178,7 @@ module.exports = {
       'dns-writes-grants',
       '^src/dns/',
       [
-        ...['^src/contracts/', '^src/policy/(model|evaluate)/', '^src/sockets/', '^src/threads/'],
+        ...['^src/(addresses|contracts)/', '^src/policy/(model|evaluate)/', '^src/sockets/', '^src/threads/'],
         ...['^src/dataplane/grants/', '^src/libc/descriptors[.]ts$'],
       ],
       'The DNS proxy writes a learned address to the datapath before it sends the answer.',
@@ -199,7 +205,8 @@ module.exports = {
       'kubernetes-knows-the-model',
       '^src/kubernetes/',
       [
-        ...['^src/contracts/', '^src/policy/model/', '^src/files/', '^src/threads/', '^src/dns/own-addresses'],
+        ...['^src/(addresses|contracts)/', '^src/policy/model/', '^src/files/', '^src/threads/'],
+        '^src/dns/own-addresses',
         ...['^src/store/(store-types|or-refusal)[.]ts$', '^statecharts/kubernetes[.]chart[.]ts$'],
       ],
       'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath. No object claims an address of the node itself.',
@@ -226,7 +233,7 @@ module.exports = {
     only(
       'config-reads-files',
       '^src/config/',
-      ['^src/files/', '^src/contracts/(duration|config/config-problem-codes)[.]ts$'],
+      ['^src/(addresses|files)/', '^src/contracts/(duration|config/config-problem-codes|policy/policy-model)[.]ts$'],
       'Configuration is a value; no part is needed to read it.',
     ),
     only(
@@ -270,7 +277,7 @@ module.exports = {
     only(
       'api-is-an-edge',
       '^src/api/',
-      ['^src/(contracts|policy|bus|observe)/', ...OPERATIONS],
+      ['^src/(addresses|contracts|policy|bus|observe)/', ...OPERATIONS],
       'Routes reach the node through the object that src/node passes to them.',
     ),
     {
@@ -285,11 +292,11 @@ module.exports = {
       '^src/cli/',
       [
         ...[
-          '^src/config/',
+          '^src/(addresses|config)/',
           '^src/contracts/(analysis/|(backoff|duration|joined-signal|whole-number)[.]ts$)',
           '^src/files/',
           '^src/main[.]ts$',
-          '^src/api/(errors/error-table|findings/instant[.]schema)[.]ts$',
+          '^src/api/(cluster/access[.]schema|errors/error-table|findings/instant[.]schema)[.]ts$',
         ],
         ...['^src/policy/document/json-schema[.]ts$', '^src/threads/built-file[.]ts$', '^src/libc/proc/'],
         ...['^src/observe/wiretap/event-stream[.]ts$', '^src/cluster/peers/(join-tokens|pinned-agent)[.]ts$'],
@@ -308,7 +315,7 @@ module.exports = {
       severity: 'error',
       comment: 'Effects belong in src/dataplane, src/actors, src/store or src/api.',
       from: {
-        path: '^(statecharts|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/((members|selectors)/|watch/(feeds|object|wanted))',
+        path: '^(statecharts|src/addresses|src/contracts|src/policy|src/bus|src/dataplane/(abi|image)|src/dns/wire|src/service-plane/(tls|http))/|^src/kubernetes/((members|selectors)/|watch/(feeds|object|wanted))',
       },
       to: { dependencyTypes: ['core'], dependencyTypesNot: ['type-only'] },
     },
@@ -323,7 +330,7 @@ module.exports = {
       name: 'policy-has-two-packages',
       severity: 'error',
       comment: 'The compiler is plain TypeScript; schemas need zod, regular expressions RE2.',
-      from: { path: '^src/(contracts|policy)/' },
+      from: { path: '^src/(addresses|contracts|policy)/' },
       to: { dependencyTypes: npm, pathNot: 'node_modules/(zod|re2js)/' },
     },
     {

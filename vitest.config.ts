@@ -42,8 +42,8 @@ const timed = [
  * the modules takes longer than most of these tests.
  */
 const shared = [
-  'test/{actors,api,arrays,bus,chaos,chart-inspection,cli,config,contracts,dataplane,deploy,docs,files,observe}/**/*.test.ts',
-  'test/{policies,policy,rocksdb,statecharts,store,threads}/**/*.test.ts',
+  'test/{actors,addresses,analysis,api,arrays,bus,chaos,chart-inspection,cli,config,contracts}/**/*.test.ts',
+  'test/{dataplane,deploy,docs,files,observe,policies,policy,rocksdb,statecharts,store,threads}/**/*.test.ts',
   'test/console/unit/**/*.test.ts',
   'test/dns/wire/**/*.test.ts',
   'test/service-plane/{ca,certificate,http,intercept,tls}/**/*.test.ts',

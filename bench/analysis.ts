@@ -1,13 +1,13 @@
+import { formatPrefix } from '#addresses/ip-address.js';
 import { analyse } from '#analysis/analyse.js';
 import { checkedWrite } from '#analysis/checked-write.js';
-import { IPV4 } from '#analysis/engine/address-space.js';
+import { IPV4, IPV6 } from '#analysis/engine/address-space.js';
 import { compare } from '#analysis/engine/comparison.js';
 import { itemAt } from '#arrays/read.js';
 import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { FlowQuestion } from '#contracts/analysis/flow-question.js';
 import { LINT_CHECKS, type LintCheck } from '#contracts/analysis/policy-lint.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
-import { formatPrefix } from '#policy/model/ip-address.js';
 import { Random } from '#test/seed.js';
 import { type PolicyKind, policyOf, randomRule } from './analysis/policies.js';
 import type { Bench, Row } from './bench.js';
@@ -129,7 +129,7 @@ export const analysisBench: Bench = {
       for (const [index, [name, edit]] of EDITS.entries()) {
         const after = edit(policy, new Random(2));
         const atMost = index < OF_ONE_RULE ? (kind === 'one' ? 600 : 150) : LONGEST_MS;
-        const { ms, answer } = medianOf(() => analyse([policy, after], { kind: 'diff', limit: 50 }));
+        const { ms, answer } = medianOf(() => analyse([policy, after], { kind: 'diff', limit: 50 }, true));
         const isComplete = answer.kind === 'diff' && answer.diff.complete;
         rows.push({
           what: `${LABELS[kind]}, ${name}${isComplete ? '' : ' (not complete)'}`,
@@ -151,13 +151,13 @@ const LONGEST_LINT_MS = 30_000;
 function lintRows(): Row[] {
   const site = policyOf('site', LINTED, new Random(1));
   const rowOf = (checks: readonly LintCheck[], atMost: number): Row => {
-    const { ms } = medianOf(() => analyse([site], { kind: 'lint', checks, limit: 50 }));
+    const { ms } = medianOf(() => analyse([site], { kind: 'lint', checks, limit: 50 }, true));
     return { what: `lint, a site with ${LINTED} rules, ${checks.join()}`, value: ms, unit: 'ms', atMost };
   };
   const rows = [rowOf(['unreachable'], 500), rowOf(['removable'], 8_000), rowOf(LINT_CHECKS, 20_000)];
   const large = policyOf('site', RULES, new Random(1));
   const began = performance.now();
-  const answer = analyse([large], { kind: 'lint', checks: LINT_CHECKS, limit: 50 });
+  const answer = analyse([large], { kind: 'lint', checks: LINT_CHECKS, limit: 50 }, true);
   const value = performance.now() - began;
   const isComplete = answer.kind === 'lint' && answer.lint.complete;
   const what = `lint, a site with ${RULES} rules, every check${isComplete ? '' : ' (not complete)'}`;
@@ -211,9 +211,9 @@ function assertionsOfWrite(policy: Policy, label: string): Row[] {
   let alone = 0;
   for (const [name, edit] of EDITS.slice(0, OF_ONE_RULE)) {
     const after = edit(policy, new Random(2));
-    const compared = medianOf(() => compare(policy, after, { space: IPV4 }));
+    const compared = medianOf(() => compare(policy, after, { spaces: [IPV4, IPV6] }));
     const checked = medianOf(() => {
-      const check = checkedWrite(policy, after, assertions, { limit: 3, isOver: () => false });
+      const check = checkedWrite(policy, after, assertions, { limit: 3, isOver: () => false, ipv6: true });
       return check.found(() => null).length;
     });
     alone = Math.max(alone, checked.ms - compared.ms);
@@ -227,7 +227,7 @@ function questionsAbout(policy: Policy, label: string): Row[] {
   const times: number[] = [];
   for (const asked of questionsOf(policy, QUESTIONS)) {
     const began = performance.now();
-    analyse([policy], { kind: 'ask', asked, limit: 50 });
+    analyse([policy], { kind: 'ask', asked, limit: 50 }, true);
     times.push(performance.now() - began);
   }
   times.sort((one, other) => one - other);

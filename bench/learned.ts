@@ -83,7 +83,7 @@ function measure(rules: number, addresses: number, atMost: number): Row[] {
       throw new Error(`${refused} of the addresses that DNS names resolved to did not fit into the BPF map grants`);
     const nanoseconds = timeLookups(loaded, space);
     const sweeping = performance.now();
-    for (let swept = 0; loaded.grants.addresses.entries > 0 && swept < 1_000; swept++) {
+    for (let swept = 0; loaded.grants.addressesOf('ipv4').entries > 0 && swept < 1_000; swept++) {
       loaded.grants.sweep(process.hrtime.bigint() + 30n * HOUR_NS);
     }
     const sweptMs = performance.now() - sweeping;

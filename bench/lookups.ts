@@ -44,7 +44,7 @@ export function loadForBench(
     },
     undefined,
   );
-  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots);
+  const trafficStatistics = new TrafficStatistics(loaded);
   const close = (): void => {
     trafficStatistics.close();
     loaded.close();

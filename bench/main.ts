@@ -14,6 +14,7 @@ import { eventsBench } from './events.js';
 import { flowHistoryBench } from './flow-history.js';
 import { connectionsBench } from './forward/connections.js';
 import { forwardingBench } from './forward/forwarding.js';
+import { ipv6ForwardingBench } from './forward/ipv6-forwarding.js';
 import { natBench } from './forward/nat.js';
 import { programCostBench } from './forward/program-cost.js';
 import { survivalBench } from './forward/survival.js';
@@ -43,6 +44,7 @@ const benches = [
   grantsBench,
   namesBench,
   forwardingBench,
+  ipv6ForwardingBench,
   connectionsBench,
   natBench,
   programCostBench,

@@ -30,8 +30,7 @@ async function median(before: () => void, work: () => unknown): Promise<number> 
 async function measure(limit: number): Promise<readonly Row[]> {
   const loaded = loadForBench(1);
   const trafficStatistics = new TrafficStatistics(
-    loaded.object,
-    loaded.slots,
+    loaded,
     undefined,
     limit === 0 ? undefined : new GroupCounters(limit),
   );

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs one fuzzer, which the first argument names:
 #   dataplane  (default) sends mutated frames to the datapath in the kernel and to a model of the datapath,
-#              and compares the results. Options: --packets N, --seed N, --processes 1|2.
+#              and compares the results. Options: --family ipv4|ipv6, --packets N, --seed N,
+#              --processes 1|2.
 #   dns        parses mutated DNS answers and queries. Options: as for tls.
 #   tls        parses mutated TLS hellos, server flights and certificates. Options: --count N, --seconds N,
 #              --seed N, --target NAME.

@@ -76,7 +76,8 @@ function datapathOptions({ dataplane, dns, metrics, servicePlane }: Config): Dat
 /**
  * Returns the reasons why this machine cannot enforce a configuration: missing features, interfaces that do
  * not exist, and faults of interfaces and of NAT rules. Loads the BPF programs to test whether the kernel
- * accepts them, and changes nothing. The units of the guard are not checked, because they are enabled later.
+ * accepts them, and changes nothing. The units of the guard (nftables rules of Weir) are not checked, because
+ * they are enabled later.
  */
 export async function checkMachine(config: Config): Promise<MachineCheck> {
   const options = datapathOptions(config);
@@ -100,8 +101,9 @@ export async function missingForDataplane(): Promise<readonly Missing[]> {
 }
 
 /**
- * Returns the problems of a policy document. Does not find problems that depend on the integrations or keys
- * of a node. `json` is the body of a write in this form.
+ * Returns the problems of a policy document. Does not find problems that depend on the integrations, keys or
+ * configuration of a node, such as IPv6 addresses for a node without IPv6 policies. `json` is the body of a
+ * write in this form.
  */
 export async function documentProblems(form: Form, json: string): Promise<readonly Problem[]> {
   const { parseStrictJson } = await import('#policy/document/json.js');
@@ -109,17 +111,19 @@ export async function documentProblems(form: Form, json: string): Promise<readon
   const read = parseStrictJson(json);
   if (!read.ok) return read.problems;
   const validate = form === 'envelope' ? validateEnvelope : validatePolicy;
-  return validate(read.value, { form, integrations: undefined, parseCertificate: () => undefined });
+  return validate(read.value, { form, integrations: undefined, parseCertificate: () => undefined, ipv6: true });
 }
 
 /**
- * Answers a question about a policy without a node, in a thread of its own. `policy` is the body of a write.
- * `fallback` is the action for flows if the policy has no `default_policy`.
+ * Answers a question about policies without a node, in a thread of its own. `policies` are bodies of writes.
+ * `fallback`: the action for flows if a policy has no `default_policy`. `ipv6`: whether the answer is about
+ * IPv6 flows too. It is in any case if a policy has IPv6 addresses, because only nodes that enforce IPv6
+ * policies accept it.
  */
 export async function analyseDocument(
   policies: readonly { readonly form: Form; readonly json: string }[],
   question: AnalysisQuestion,
-  fallback: Action,
+  { fallback, ipv6 = false }: { readonly fallback: Action; readonly ipv6?: boolean },
 ): Promise<AnalysisAnswer> {
   const { createPolicyThread } = await import('#policies/thread/policy-thread.js');
   const thread = createPolicyThread();
@@ -129,8 +133,16 @@ export async function analyseDocument(
       text: { body: Buffer.from(json), form, recordMode: 'enforce' as const },
     }));
     const surroundings = { fallback, dns: true, servicePlane: true, policesNode: false };
-    const work = { kind: 'analyse', policies: texts, surroundings, question } as const;
-    const result = await thread.perform(work);
+    const perform = (enforcesIpv6: boolean) =>
+      thread.perform({
+        kind: 'analyse',
+        policies: texts,
+        surroundings: { ...surroundings, ipv6: enforcesIpv6 },
+        question,
+      });
+    const first = await perform(ipv6);
+    const hasIpv6 = first.kind === 'unreadable' && first.problems.some(({ code }) => code === 'ipv6_not_enabled');
+    const result = hasIpv6 ? await perform(true) : first;
     if (result.kind === 'analysed') return result.answer;
     throw new Error('analyse a policy: the policy is not valid');
   } finally {
@@ -151,7 +163,10 @@ export async function detachDataplane(place: {
   return detach(place.pinPath, place.dataDir === undefined ? undefined : bootFileIn(place.dataDir));
 }
 
-/** Returns the path of the file with the commands of the guard, which a systemd unit loads at boot. */
+/**
+ * Returns the path of the file with the commands of the guard (nftables rules of Weir), which a systemd unit
+ * loads at boot.
+ */
 function bootFileIn(dataDir: string): string {
   return join(dataDir, 'guard.nft');
 }
@@ -168,6 +183,7 @@ export async function readDataplaneStatus(options: StatusOptions): Promise<Datap
 const PROBE_OPTIONS: DatapathOptions = {
   interfaces: [],
   ipv6: 'drop',
+  routerPorts: [],
   nonIpv4: 'drop',
   reversePath: 'strict',
   pickupMs: 0,

@@ -139,8 +139,8 @@ const replacing = dataplane.createStateConfig({
 
 function targetOf(event: DataplaneEvent): SwapInput {
   assertEvent(event, 'program.stage_requested');
-  const { id, program, sample, generation } = event;
-  return { target: { program, sample, generation }, stageRequest: id };
+  const { id, program, samples, generation } = event;
+  return { target: { program, samples, generation }, stageRequest: id };
 }
 
 function present<T>(value: T | null): T {

@@ -39,8 +39,8 @@ export type DataplaneContext = DataplaneInput & {
    */
   readonly adopted: number;
   /**
-   * Id of the flip request that the chart answers when `desired` is in force; null if no flip request waits
-   * for an answer.
+   * The id of the request to put a policy in force that the chart answers when `desired` is in force; null if
+   * no such request waits.
    */
   readonly flipRequest: string | null;
   readonly attempts: number;
@@ -52,7 +52,7 @@ export type DataplaneEvent =
   | RequestMessage<'program.stage' | 'program.flip' | 'program.unstage' | 'interfaces.change'>
   | Extract<Fact, { type: 'program.desired' | 'policy.activated' | 'dataplane.release_requested' }>
   | { readonly type: 'datapath.changed'; readonly change: DatapathChange }
-  /** The swap chart sends `swap.committed`. */
+  /** The event `swap.committed`, which the swap chart sends when it activates a policy. */
   | SwapCommitted
   /**
    * This chart raises `datapath.lost` for itself when a request to the datapath fails or the datapath thread
@@ -90,8 +90,8 @@ export const dataplaneSetup = setup({
     tellInterfaces: sendTo('interfaces', (_, params: InterfacesEvent) => params),
     forwardToInterfaces: forwardTo('interfaces'),
     announceLoss: raise((_, { reason }: { reason: string }) => ({ type: 'datapath.lost' as const, reason })),
-    rememberDesired: assign((_, { program, sample, generation }: Desired) => ({
-      desired: { program, sample, generation },
+    rememberDesired: assign((_, { program, samples, generation }: Desired) => ({
+      desired: { program, samples, generation },
     })),
     commit: assign((_, { target, flipRequest }: { target: Desired; flipRequest: string }) => ({
       desired: target,
@@ -153,8 +153,8 @@ export const dataplaneSetup = setup({
     isFlipped: (_, { output }: { output: SwapOutput }) => output.kind === 'flipped',
     isLost: (_, { output }: { output: SwapOutput }) => output.kind === 'lost',
     /**
-     * True if the compiled policy exceeds a limit, if the kernel gave unexpected verdicts (the proof), or if
-     * an unconfirmed policy may not come in force any more.
+     * Returns true if the compiled policy exceeds a limit, if the kernel returned unexpected verdicts in the
+     * proof (test run), or if the deadline of an unconfirmed policy has passed.
      */
     isRejected: (_, { output }: { output: SwapOutput }) => isRejection(output),
     isRejectedWhileEnforcing: ({ context }, { output }: { output: SwapOutput }) =>

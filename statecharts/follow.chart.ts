@@ -1,6 +1,6 @@
 import { assign, fromPromise, setup } from 'xstate';
 import type { PolicyProposal } from '#bus/bus-messages.js';
-import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { ProofSamples } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
@@ -10,16 +10,22 @@ import type { CompiledPolicy, PolicyInForce } from './write.chart.js';
  * The active policy of the store, or a policy that another node proposes, in compiled form. `everActivated`:
  * whether any policy was ever active on this node (D27).
  */
-export type CompiledStoredPolicy = CompiledPolicy & { readonly sample: ProofSample; readonly everActivated: boolean };
+export type CompiledStoredPolicy = CompiledPolicy & { readonly samples: ProofSamples; readonly everActivated: boolean };
 
 export type FollowInput = {
-  /** The write of another node that this node stages before its commit; null to follow the newest commit. */
+  /**
+   * The policy write of another node that this node prepares before the commit; null to follow the newest
+   * commit.
+   */
   readonly proposal: PolicyProposal | null;
   /** Whether the configuration has a dataplane section, so that the dataplane enforces the policy. */
   readonly enforced: boolean;
 };
 export type FollowOutput =
-  /** The proposal was withdrawn, or this node refused it. The policy in force is unchanged. */
+  /**
+   * The proposal (policy write before its commit) was withdrawn, or this node refused it. The policy in force
+   * is unchanged.
+   */
   | { readonly kind: 'ended' }
   | {
       readonly kind: 'activated';
@@ -27,19 +33,19 @@ export type FollowOutput =
       readonly epoch: number | null;
       readonly everActivated: boolean;
     }
-  /** A commit of the cluster could not be put in force. */
+  /** A policy that the cluster has committed could not be put in force on this node. */
   | { readonly kind: 'failed'; readonly reason: string };
 
 /**
- * The vote of this node on a proposal. If it is neither staged nor refused, this node is still staging the
- * policy.
+ * The vote of this node on a policy write of another node. If it is neither `staged` nor refused, this node
+ * still prepares the policy.
  */
 type Vote = { readonly proposal: PolicyProposal; readonly refusal: Refusal | null; readonly staged: boolean };
 
 export type FollowEvent =
-  /** The proposal was committed. */
+  /** The proposed policy write was committed. */
   | { readonly type: 'proposal.committed' }
-  /** The proposal was withdrawn, or its node left the cluster. */
+  /** The proposal (policy write before its commit) was withdrawn, or its node left the cluster. */
   | { readonly type: 'proposal.ended' };
 
 type FollowContext = FollowInput & {
@@ -58,12 +64,15 @@ const follow = setup({
     events: {} as FollowEvent,
   },
   actors: {
-    /** Reads and compiles the policy of the proposal, or the active policy of the store. */
+    /**
+     * Reads and compiles the policy of the proposal (policy write before its commit), or the active policy of
+     * the store.
+     */
     prepare: fromPromise<CompiledStoredPolicy, { proposal: PolicyProposal | null }>(notProvided('prepare')),
     /**
-     * Writes the program to the idle slot of the datapath, and proves it. If the program is too large,
-     * compiles the policy again without rules for selector combinations that match no address now. Resolves
-     * with the staged policy.
+     * Writes the program to the idle program slot of the datapath, and proves it. If the program is too
+     * large, compiles the policy again without rules for selector combinations that match no address now.
+     * Resolves with the staged policy.
      */
     stage: fromPromise<CompiledStoredPolicy, CompiledStoredPolicy>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

@@ -86,7 +86,7 @@ const answered = (
 
 function present<T>(value: T | null | undefined): T {
   if (value === undefined || value === null)
-    throw new Error('change the performance mode: the queued write or its result is missing');
+    throw new Error('change the performance mode: the chart has no write of the setting to answer, or no result of it');
   return value;
 }
 

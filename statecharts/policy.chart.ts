@@ -46,7 +46,7 @@ const desired = ({ context: { restored } }: InContext): Published => ({
       : {
           type: 'program.desired',
           program: restored.program,
-          sample: restored.sample,
+          samples: restored.samples,
           generation: restored.inForce.generation,
         },
 });

@@ -2,18 +2,19 @@ import { assign, fromPromise, sendParent, setup } from 'xstate';
 import type { Message, RequestMessage } from '#bus/bus-messages.js';
 import type { Flipped } from '#contracts/datapath/datapath.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, SampleOrPromise } from '#contracts/policy/proof-types.js';
+import type { Proof, SamplesOrPromise } from '#contracts/policy/proof-types.js';
 import { codeOf, notProvided, sentenceOf } from './failure.js';
 import { answeringAtOnce, BUSY, LOST, stageAnswered, unstageAnswered } from './program-answers.js';
 import { refusalOf } from './refusal.js';
 
-export type Desired = { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
+export type Desired = { readonly program: Program; readonly samples: SamplesOrPromise; readonly generation: number };
 
 export type SwapInput = {
   readonly target: Desired;
   /**
-   * Id of the stage request that the swap answers after the proof; the swap then waits for a flip request.
-   * Null if no request started the swap; the swap then flips immediately after the proof.
+   * The id of the request to load a policy that the swap answers after the test in the kernel; the swap then
+   * waits for a request to activate it. Null if no request started the swap; the swap then activates the
+   * policy itself after the test.
    */
   readonly stageRequest: string | null;
 };
@@ -21,8 +22,9 @@ export type SwapOutput =
   | ({ readonly kind: 'flipped'; readonly generation: number; readonly program: Program } & Flipped)
   | { readonly kind: 'unstaged' }
   /**
-   * `refused`: staging or the proof failed, and the former policy stays in force. `lost`: a flip or unstage
-   * failed, or the datapath thread died, so the state of the datapath is not known.
+   * `refused`: staging or the proof (test of a compiled policy in the kernel) failed, and the former policy
+   * stays in force. `lost`: a flip or unstage failed, or the datapath thread died, so the state of the
+   * datapath is not known.
    */
   | { readonly kind: 'refused' | 'lost'; readonly failure: unknown };
 
@@ -31,8 +33,8 @@ type SwapContext = SwapInput & {
   readonly lines: number;
   readonly unstageRequest: string | null;
   /**
-   * True if the policy chart has sent another policy to put in force since the start of this swap. This swap
-   * must then not flip.
+   * True if the policy chart has sent a newer policy since the start of this swap. This swap must then not
+   * put its policy in force.
    */
   readonly isSuperseded: boolean;
   readonly output: SwapOutput;
@@ -43,8 +45,8 @@ export type SwapEvent =
   | { readonly type: 'datapath.lost'; readonly reason: string };
 
 /**
- * The swap chart sends this event to the dataplane chart before the flip. From then on, `target` is the
- * policy that must be in force, even if the datapath is lost.
+ * The swap chart sends this event to the dataplane chart just before it activates the policy. From then on,
+ * `target` is the policy that must be in force, even if the datapath is lost.
  */
 export type SwapCommitted = {
   readonly type: 'swap.committed';
@@ -82,8 +84,8 @@ const swap = setup({
         flipRequest: params.id,
       }),
     ),
-    takeTarget: assign((_, { program, sample, generation, id }: Desired & { id: string }) => ({
-      target: { program, sample, generation },
+    takeTarget: assign((_, { program, samples, generation, id }: Desired & { id: string }) => ({
+      target: { program, samples, generation },
       stageRequest: id,
     })),
     noteLines: assign((_, params: { lines: number }) => ({ lines: params.lines })),
@@ -116,8 +118,8 @@ const unstaging = {
 } as const;
 
 /**
- * The transition after staging or the proof has failed. It answers the stage request with a refusal; the
- * former policy stays in force.
+ * The transition after staging or the proof (test of a compiled policy in the kernel) has failed. It answers
+ * the stage request with a refusal; the former policy stays in force.
  */
 const refused = {
   target: 'refused',
@@ -156,7 +158,10 @@ const disproved = ({ context, event }: { context: SwapContext; event: { readonly
       : null,
 });
 
-/** Puts one compiled policy in force: writes it to the idle slot of the datapath, proves it, and flips. */
+/**
+ * Puts one compiled policy in force: writes it to an unused program slot of the kernel, tests it there
+ * (proof), and activates it (flip).
+ */
 export const swapChart = swap.createMachine({
   id: 'swap',
   context: ({ input }) => ({

@@ -12,13 +12,13 @@ import type {
   PolicyWritten,
 } from '#contracts/policy/policy-write.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, SampleOrPromise } from '#contracts/policy/proof-types.js';
+import type { Proof, SamplesOrPromise } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { notProvided } from './failure.js';
 import { refusalOf } from './refusal.js';
 
-/** The policy that is in force now, or that a flip will put in force. */
+/** The policy that is in force now, or that the next activation (flip) puts in force. */
 export type PolicyInForce = {
   /**
    * The active policy record. Null if no policy is active; `policy.fallback` of the configuration then
@@ -36,10 +36,10 @@ export type PolicyInForce = {
   readonly unresolved: readonly Selector[];
 };
 
-/** A policy in compiled form, with what the flip of its program puts in force. */
+/** A compiled policy, with the data for other parts of the node that must become active at the same time. */
 export type CompiledPolicy = {
   readonly program: Program;
-  readonly sample: SampleOrPromise;
+  readonly samples: SamplesOrPromise;
   /**
    * Whether the program has rules for selector combinations that match no address now (former members). These
    * rules can make the program too large.
@@ -73,7 +73,10 @@ export type WriteInput = {
    */
   readonly mayRepeat: boolean;
 };
-/** The votes of a cluster on a write. `behind`: the members that did not report in time. */
+/**
+ * The result of the check of a write by the other cluster members. `behind`: the members that did not report
+ * in time.
+ */
 type Rehearsed = { readonly members: number; readonly behind: readonly string[] };
 export type WriteOutput =
   /** The write ended without changing the policy in force. */
@@ -85,8 +88,8 @@ export type WriteOutput =
   | { readonly kind: 'lost_race' }
   | { readonly kind: 'activated'; readonly inForce: PolicyInForce; readonly epoch: number | null }
   /**
-   * The policy is stored, but the flip failed. The write chart has not answered the request, so the policy
-   * chart must answer the request.
+   * The policy is stored, but the flip (activation of a staged policy) failed. The write chart has not
+   * answered the request, so the policy chart must answer the request.
    */
   | { readonly kind: 'unflipped'; readonly inForce: PolicyInForce; readonly outcome: PolicyOutcome };
 
@@ -135,9 +138,9 @@ const write = setup({
      */
     prepare: fromPromise<PreparedWrite | Refusal, { write: PolicyWrite }>(notProvided('prepare')),
     /**
-     * Writes the compiled policy to the idle slot of the datapath, and proves it. If the program is too
-     * large, compiles the policy again without rules for selector combinations that match no address now. In
-     * a cluster, also collects the votes of the other members.
+     * Writes the compiled policy to the idle program slot of the datapath, and proves it. If the program is
+     * too large, compiles the policy again without rules for selector combinations that match no address now.
+     * In a cluster, also collects the votes of the other members.
      */
     stage: fromPromise<Staged, StageInput>(notProvided('stage')),
     unstage: fromPromise<void, { generation: number }>(notProvided('unstage')),

@@ -1,3 +1,4 @@
+import { mask } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import {
   type Group,
@@ -7,7 +8,6 @@ import {
   type Prefix,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ip-address.js';
 import type { Random } from '#test/seed.js';
 
 /**

@@ -96,7 +96,7 @@ async function compiled(thread: PolicyThread, store: Store): Promise<number> {
   const result = await thread.perform({
     kind: 'prepare',
     text: storedText(stored),
-    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
     integrations: null,
     compile: true,
     key: etagOf(stored.record),

@@ -1,5 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
+import { formatAddress } from '#addresses/ip-address.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { readMessage } from '#dns/wire/message/dns-message.js';
 import { writeQuery } from '#dns/wire/message/dns-query.js';
 import { nameOf } from '#dns/wire/name.js';
@@ -30,7 +32,7 @@ class Asker {
 
   constructor(private readonly resolver: string) {}
 
-  lookUp(label: string): Promise<number | null> {
+  lookUp(label: string): Promise<Address | null> {
     this.#id = (this.#id + 1) & 0xffff;
     const id = this.#id;
     const name = nameOf([label, 'example', 'com']);
@@ -45,7 +47,7 @@ class Asker {
     });
     return new Promise((resolve) => {
       const timer = setTimeout(() => finish(null), 3_000);
-      const finish = (address: number | null): void => {
+      const finish = (address: Address | null): void => {
         clearTimeout(timer);
         this.#socket.removeAllListeners('message');
         resolve(address);
@@ -68,8 +70,8 @@ class Asker {
  * Connects to `address` and resolves with `open` or the reason of the failure. The time limit is shorter than
  * the first TCP retransmission, so that a dropped SYN counts as a failure.
  */
-function reach(address: number, port: number): Promise<string> {
-  const host = [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
+function reach(address: Address, port: number): Promise<string> {
+  const host = formatAddress(address);
   return new Promise((resolve) => {
     const socket = connect({ host, port });
     // TCP retransmits a SYN after 1 s, so the time limit is 0.9 s. If this process was delayed, a connection

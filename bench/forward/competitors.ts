@@ -1,5 +1,6 @@
-import type { Prefix, Range } from '#contracts/policy/policy-model.js';
-import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
+import { formatAddress, formatPrefix } from '#addresses/ip-address.js';
+import type { Family, Prefix, Range } from '#contracts/policy/policy-model.js';
+import { ipv6Prefix } from './ipv6-policy.js';
 import type { Permit, Permits } from './policies.js';
 
 /** A way to express a policy as rules of another packet filter. */
@@ -14,11 +15,15 @@ export type Form = {
 
 const prefix = (given: Prefix<number>): string =>
   given.length === 32 ? formatAddress(given.address) : formatPrefix(given);
+const prefixOf: Readonly<Record<Family, (given: Prefix<number>) => string>> = {
+  ipv4: prefix,
+  ipv6: (given) => formatPrefix(ipv6Prefix(given)),
+};
 const ports = ({ low, high }: Range, between = '-'): string => (low === high ? `${low}` : `${low}${between}${high}`);
 
-function table(tracked: boolean, rules: readonly string[], before = ''): string {
+function table(tracked: boolean, rules: readonly string[], before = '', family = 'ip'): string {
   return `flush ruleset
-table ip peer {
+table ${family} peer {
 ${before}
   chain forward {
     type filter hook forward priority filter; policy drop;
@@ -45,15 +50,20 @@ export const linear: Form = {
     ),
 };
 
-export const chainOfGroup: Form = {
+/** The policy for packets of a family; see `ipv6Prefix` for the addresses of IPv6. */
+export const chainsOfGroups = (family: Family): Form => ({
   name: 'nftables, verdict map to a chain a group',
   text: (permits, tracked) => {
-    const chains = permits.map((group, index) => `  chain g${index} {\n${group.map(matches).join('\n')}\n  }`);
-    const elements = permits.map(([first], index) => `${first ? prefix(first.source) : ''} : jump g${index}`);
-    const map = `  map groups { type ipv4_addr : verdict; flags interval; elements = { ${elements.join(',\n')} }; }`;
-    return table(tracked, ['ip saddr vmap @groups'], `${chains.join('\n')}\n${map}`);
+    const ip = family === 'ipv4' ? 'ip' : 'ip6';
+    const rule = ({ destination, ports: range, protocol }: Permit): string =>
+      `${ip} daddr ${prefixOf[family](destination)} ${protocol} dport ${ports(range)} accept`;
+    const chains = permits.map((group, index) => `  chain g${index} {\n${group.map(rule).join('\n')}\n  }`);
+    const elements = permits.map(([first], index) => `${first ? prefixOf[family](first.source) : ''} : jump g${index}`);
+    const map = `  map groups { type ${family}_addr : verdict; flags interval; elements = { ${elements.join(',\n')} }; }`;
+    return table(tracked, [`${ip} saddr vmap @groups`], `${chains.join('\n')}\n${map}`, ip);
   },
-};
+});
+export const chainOfGroup = chainsOfGroups('ipv4');
 
 /** A policy as one nftables set of source, destination and destination port. `flags`: those of the set. */
 const concatenation = (name: string, flags: string, portsOf: (given: Range) => string): Form => ({

@@ -31,7 +31,13 @@ async function minimumCosts(pair: Pair): Promise<Row[]> {
   const empty = await pair.share();
   detach();
   detach = filtered.attach('node', 'lan0', 'mark', 'tcx_ingress');
-  const guard = new Guard({ interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' });
+  const guard = new Guard({
+    interfaces: ['lan0', 'wan0'],
+    markMask: MARK_MASK,
+    reversePath: 'strict',
+    policeLocal: false,
+    ipv6: 'drop',
+  });
   filtered.inside('node', () => guard.make());
   const guarded = await pair.share();
   filtered.inside('node', () => removeGuard());

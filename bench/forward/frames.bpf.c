@@ -9,6 +9,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
 #include <linux/tcp.h>
 #include <linux/udp.h>
@@ -18,6 +19,9 @@
 #include "../../src/dataplane/bpf/weir.h"
 
 #define FRAME_BYTES 60
+#define IPV6_FRAME_BYTES 62
+/* The IPv6 address that stands for an IPv4 address A.B.C.D is 2001:db8:AB:CD::1. See `ipv6-policy.ts`. */
+#define IPV6_NETWORK 0x20010db8
 
 /* Addresses and ports of a flow, in network byte order. */
 struct tuple {
@@ -39,7 +43,8 @@ struct plan {
 	__u32 reversed; /* 1: frames go from the destination of each tuple to its source */
 	__u8 protocol;
 	__u8 tcp_flags;
-	__u8 reserved[2];
+	__u8 ipv6; /* 1: `inject` makes UDP packets of IPv6 */
+	__u8 reserved;
 	__u64 made;
 	__u64 received[2]; /* frames counted by `sink_server`, then by `sink_client` */
 };
@@ -85,6 +90,39 @@ static __always_inline struct tuple *next_tuple(struct plan *plan)
 	return bpf_map_lookup_elem(&tuples, &index);
 }
 
+static __always_inline void set_ipv6(struct in6_addr *address, __be32 ipv4)
+{
+	address->in6_u.u6_addr32[0] = bpf_htonl(IPV6_NETWORK);
+	address->in6_u.u6_addr32[1] = ipv4;
+	address->in6_u.u6_addr32[2] = 0;
+	address->in6_u.u6_addr32[3] = bpf_htonl(1);
+}
+
+static __always_inline int inject_ipv6(struct xdp_md *ctx, const struct plan *plan, const struct tuple *tuple, __be16 source_port)
+{
+	__u8 *data = (void *)(long)ctx->data, *data_end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = (void *)data;
+	struct ipv6hdr *ip = (void *)(eth + 1);
+	__be16 *ports = (void *)(ip + 1);
+
+	if (data + IPV6_FRAME_BYTES > data_end)
+		return XDP_ABORTED;
+	__builtin_memcpy(eth->h_dest, plan->node_mac, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, plan->own_mac, ETH_ALEN);
+	eth->h_proto = bpf_htons(ETH_P_IPV6);
+	*(__be32 *)ip = bpf_htonl(0x60000000);
+	ip->payload_len = bpf_htons(8);
+	ip->nexthdr = IPPROTO_UDP;
+	ip->hop_limit = 64;
+	set_ipv6(&ip->saddr, plan->reversed ? tuple->destination : tuple->source);
+	set_ipv6(&ip->daddr, plan->reversed ? tuple->source : tuple->destination);
+	ports[0] = plan->reversed ? tuple->destination_port : source_port;
+	ports[1] = plan->reversed ? source_port : tuple->destination_port;
+	ports[2] = bpf_htons(8);
+	ports[3] = 0;
+	return XDP_TX;
+}
+
 /* Writes the next frame. Writes every byte of the headers, because the kernel reuses frames that the
  * network stack has modified.
  */
@@ -109,6 +147,8 @@ int inject(struct xdp_md *ctx)
 	source_port = tuple->source_port;
 	if (plan->new_ports)
 		source_port = bpf_htons(1024 + plan->round);
+	if (plan->ipv6)
+		return inject_ipv6(ctx, plan, tuple, source_port);
 
 	__builtin_memcpy(eth->h_dest, plan->node_mac, ETH_ALEN);
 	__builtin_memcpy(eth->h_source, plan->own_mac, ETH_ALEN);
@@ -158,12 +198,24 @@ int stop(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
+/* Neighbour discovery and other packets of IPv6 have other addresses. */
+static __always_inline bool is_injected_ipv6(struct __sk_buff *skb)
+{
+	__u8 *data = (void *)(long)skb->data, *data_end = (void *)(long)skb->data_end;
+	struct ipv6hdr *ip = (void *)(data + sizeof(struct ethhdr));
+
+	return skb->protocol == bpf_htons(ETH_P_IPV6) && (void *)(ip + 1) <= (void *)data_end &&
+	       ip->daddr.in6_u.u6_addr32[0] == bpf_htonl(IPV6_NETWORK);
+}
+
 static __always_inline int receive(struct __sk_buff *skb, __u32 sink)
 {
 	__u32 first = 0;
 	struct plan *plan = bpf_map_lookup_elem(&plans, &first);
 
-	if (skb->protocol != bpf_htons(ETH_P_IP) || !plan)
+	if (!plan)
+		return TC_ACT_UNSPEC;
+	if (plan->ipv6 ? !is_injected_ipv6(skb) : skb->protocol != bpf_htons(ETH_P_IP))
 		return TC_ACT_UNSPEC;
 	__sync_fetch_and_add(&plan->received[sink], 1);
 	return TC_ACT_SHOT;

@@ -12,6 +12,7 @@ import { PASSED, SKB } from '#test/dataplane/loaded.js';
 
 const objectPath = join(dirname(builtObject), 'frames.bpf.o');
 const FRAME_BYTES = 60;
+const IPV6_FRAME_BYTES = 62;
 const TUPLE_WORDS = 4;
 const PLAN_BYTES = 64;
 /** Offsets of fields in `struct plan`, in 32-bit words. */
@@ -65,6 +66,8 @@ export type Stream = {
   readonly protocol: number;
   readonly tcpFlags?: number;
   readonly reversed?: boolean;
+  /** If true, the frames are UDP packets of IPv6, with the addresses of `ipv6Prefix`. */
+  readonly ipv6?: boolean;
   /**
    * If true, each round over the five-tuples uses a source port that no earlier round used, so that each
    * frame opens a new flow.
@@ -123,18 +126,18 @@ export class Frames {
     bytes.set(macBytes(stream.fromMac), PLAN.ownMac * 4);
     words[PLAN.newPorts] = stream.newPorts === true ? 1 : 0;
     words[PLAN.reversed] = stream.reversed === true ? 1 : 0;
-    words[PLAN.protocol] = stream.protocol | ((stream.tcpFlags ?? 0) << 8);
+    words[PLAN.protocol] = stream.protocol | ((stream.tcpFlags ?? 0) << 8) | (stream.ipv6 === true ? 1 << 16 : 0);
 
-    const frame = new Uint8Array(FRAME_BYTES);
+    const frame = new Uint8Array(stream.ipv6 === true ? IPV6_FRAME_BYTES : FRAME_BYTES);
     const context = new Uint8Array(CONTEXT.size);
     const contextView = new DataView(context.buffer);
-    contextView.setUint32(CONTEXT.dataEnd, FRAME_BYTES, true);
+    contextView.setUint32(CONTEXT.dataEnd, frame.length, true);
     contextView.setUint32(CONTEXT.ingressIfindex, stream.ifindex, true);
     const options = new Uint8Array(RUN.size);
     const view = new DataView(options.buffer);
     view.setBigUint64(0, BigInt(RUN.size), true);
     view.setBigUint64(RUN.dataIn, addressOf(frame), true);
-    view.setUint32(RUN.dataSizeIn, FRAME_BYTES, true);
+    view.setUint32(RUN.dataSizeIn, frame.length, true);
     view.setBigUint64(RUN.contextIn, addressOf(context), true);
     view.setUint32(RUN.contextSizeIn, CONTEXT.size, true);
     view.setUint32(RUN.flags, LIVE_FRAMES, true);

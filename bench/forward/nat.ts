@@ -1,7 +1,7 @@
 import { setTimeout } from 'node:timers/promises';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { allowAll, denyAll } from '#test/kernel/policies.js';
 import type { Bench, Row } from '../bench.js';
 import { attachWeir, BY_STACK } from './attached-weir.js';

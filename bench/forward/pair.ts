@@ -1,7 +1,7 @@
-import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { type Family, IPPROTO } from '#contracts/policy/policy-model.js';
 import { Comparison } from './comparison.js';
 import type { FiveTuple } from './frames.js';
-import { ForwardRig } from './rig.js';
+import { ForwardRig, type Send } from './rig.js';
 
 export const SHARE = '× unfiltered';
 const UDP = { protocol: IPPROTO.udp };
@@ -30,10 +30,15 @@ export class Pair {
     filtered.sink();
   }
 
-  static async with<T>(tag: string, act: (pair: Pair) => Promise<T>): Promise<T> {
-    const plain = await ForwardRig.open(`${tag}-plain`, CAPACITY);
+  /** `families`: the IP family of the frames of the plain node, and that of the filtered one. */
+  static async with<T>(
+    tag: string,
+    act: (pair: Pair) => Promise<T>,
+    families: readonly [plain: Family, filtered: Family] = ['ipv4', 'ipv4'],
+  ): Promise<T> {
+    const plain = await ForwardRig.open(`${tag}-plain`, CAPACITY, families[0]);
     try {
-      const filtered = await ForwardRig.open(tag, CAPACITY);
+      const filtered = await ForwardRig.open(tag, CAPACITY, families[1]);
       try {
         return await act(new Pair(plain, filtered));
       } finally {
@@ -52,14 +57,17 @@ export class Pair {
     this.#round = Math.max(ROUND, flows.length);
   }
 
-  /** Returns the packet rate of the filtered node divided by the packet rate of the plain node. */
-  async share(): Promise<number> {
+  /**
+   * Returns the packet rate of the filtered node divided by the packet rate of the plain node. `stream`: the
+   * frames; packets of UDP of the flows by default.
+   */
+  async share(stream: Send = UDP): Promise<number> {
     const { plain, filtered } = this;
-    const first = filtered.send(FIRST_LOOK, UDP);
+    const first = filtered.send(FIRST_LOOK, stream);
     const count = Math.max(FIRST_LOOK, Math.min(this.#round, Math.floor((ROUND_MS * 1e6) / first)));
     const cost = await this.#comparison.cost({
-      plain: () => plain.send(this.#round, UDP),
-      other: () => filtered.send(count, UDP),
+      plain: () => plain.send(this.#round, stream),
+      other: () => filtered.send(count, stream),
     });
     return 1 / cost;
   }

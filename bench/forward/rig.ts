@@ -1,7 +1,11 @@
+import { formatPrefix } from '#addresses/ip-address.js';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
+import { addIpv6, IPV6 } from '#test/kernel/ipv6.js';
 import { enterNamespace } from '#test/kernel/namespace.js';
 import { type FiveTuple, Frames, type FramesProgram } from './frames.js';
+import { ipv6Prefix } from './ipv6-policy.js';
 import { onOneCpu } from './one-cpu.js';
 
 /**
@@ -14,6 +18,7 @@ const SETTLE_MS = 50;
 
 type Place = 'client' | 'node' | 'server';
 type Device = { readonly mac: string; readonly ifindex: number };
+type Devices = Readonly<Record<'client' | 'server' | 'lan' | 'wan', Device>>;
 
 export type Send = {
   readonly protocol: number;
@@ -27,18 +32,20 @@ export type Send = {
  * `sink`, the other end counts the frames and drops them.
  */
 export class ForwardRig {
-  readonly #devices: Record<'client' | 'server' | 'lan' | 'wan', Device>;
+  readonly #devices: Devices;
   readonly #links: (() => void)[] = [];
 
   private constructor(
     readonly topology: Topology,
     readonly frames: Frames,
-    devices: Record<'client' | 'server' | 'lan' | 'wan', Device>,
+    devices: Devices,
+    readonly family: Family,
   ) {
     this.#devices = devices;
   }
 
-  static async open(tag: string, capacity: number): Promise<ForwardRig> {
+  /** `family`: that of the frames. */
+  static async open(tag: string, capacity: number, family: Family = 'ipv4'): Promise<ForwardRig> {
     const topology = await createTopology(tag);
     try {
       const { client, node, server } = topology;
@@ -84,10 +91,11 @@ export class ForwardRig {
         'nud',
         'permanent',
       );
-      for (const place of [client, node, server]) {
-        await place.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true');
-      }
-      return new ForwardRig(topology, new Frames(capacity), devices);
+      if (family === 'ipv6') await routeIpv6(topology, devices);
+      else
+        for (const place of [client, node, server])
+          await place.must('sh', '-c', 'echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6 2>/dev/null || true');
+      return new ForwardRig(topology, new Frames(capacity), devices, family);
     } catch (failure) {
       await topology.remove();
       throw failure;
@@ -105,7 +113,7 @@ export class ForwardRig {
   }
 
   /**
-   * Attaches BPF programs to the client and the server that count and drop all IPv4 frames that arrive there.
+   * Attaches BPF programs to the client and the server that count and drop the frames of the traffic there.
    */
   sink(): void {
     this.#links.push(this.attach('server', 'eth0', 'sink_server', 'tcx_ingress'));
@@ -135,7 +143,14 @@ export class ForwardRig {
     const ns = this.inside(from, () =>
       onOneCpu(() =>
         frames.send(
-          { ...stream, fromMac: own.mac, toMac: door.mac, ifindex: own.ifindex, reversed: from === 'server' },
+          {
+            ...stream,
+            fromMac: own.mac,
+            toMac: door.mac,
+            ifindex: own.ifindex,
+            reversed: from === 'server',
+            ipv6: this.family === 'ipv6',
+          },
           count,
         ),
       ),
@@ -169,5 +184,19 @@ export class ForwardRig {
     for (const detach of this.#links) detach();
     this.frames.close();
     await this.topology.remove();
+  }
+}
+
+async function routeIpv6(topology: Topology, { client, server }: Devices): Promise<void> {
+  await addIpv6(topology);
+  const { node } = topology;
+  const ends = [
+    [SOURCES, IPV6.client, client.mac, 'lan0'],
+    [DESTINATIONS, IPV6.server, server.mac, 'wan0'],
+  ] as const;
+  for (const [{ base }, via, mac, device] of ends) {
+    const network = formatPrefix(ipv6Prefix({ address: base, length: 8 }));
+    await node.must('ip', '-6', 'route', 'add', network, 'via', via);
+    await node.must('ip', '-6', 'neigh', 'replace', via, 'lladdr', mac, 'dev', device, 'nud', 'permanent');
   }
 }

@@ -2,8 +2,9 @@ import type { Schemas } from './api/client.js';
 import { keptDraft } from './pages/policy/kept-drafts.js';
 
 /**
- * Which policy a question is about, as the parameter `of` of an address: empty for the policy in force, the
- * id of a stored policy, or `draft:ID` for the draft that this tab has of it (`draft:new`: of a new policy).
+ * The policy that a question is about, as the URL parameter `of`: empty for the policy in force, the id of a
+ * stored policy, or `draft:ID` for the draft of that policy in this browser tab (`draft:new` for the draft of
+ * a new policy).
  */
 export type AskedPolicy = string;
 
@@ -13,7 +14,10 @@ const NEW = 'new';
 export const draftOf = (id: string | null): AskedPolicy => `${DRAFT}${id ?? NEW}`;
 export const isDraft = (of: AskedPolicy): boolean => of.startsWith(DRAFT);
 
-/** The id of the stored policy that is meant, or whose draft is meant; undefined for the policy in force. */
+/**
+ * Returns the id of the stored policy that a question is about, or whose draft it is about; undefined for the
+ * policy in force.
+ */
 export const policyIdOf = (of: AskedPolicy): string | undefined =>
   of === '' ? undefined : isDraft(of) ? of.slice(DRAFT.length) : of;
 
@@ -41,6 +45,6 @@ async function draftDocument(of: AskedPolicy): Promise<Schemas['PolicyConfig']> 
   if (draft === null) throw new Error('This browser tab has no draft of this policy.');
   const { readText, singletonOf } = await import('./pages/policy/policy-text.js');
   const { value } = readText(draft.text);
-  if (value === null) throw new Error('The draft has syntax errors. Mend them first.');
+  if (value === null) throw new Error('The draft has syntax errors. Correct them first.');
   return singletonOf(value);
 }

@@ -5,6 +5,8 @@ import { EXIT_CODES } from '#cli/errors/exit-codes.js';
 /** Flags of every command that sends requests to a node. */
 const OF_REMOTE = ['--config', '--server', '--token-file'];
 const OF_ALL = ['--help'];
+/** The part of a description that is removed: the introduction of the page states it for all files. */
+const OF_INPUT = /; `?-`? reads standard input$/;
 
 /** Returns the text of `docs/cli.md`, which describes all commands. */
 export function cliPage(program: CommandShape): string {
@@ -26,8 +28,8 @@ export function cliPage(program: CommandShape): string {
     '',
     '## Errors',
     '',
-    'An error is a sentence, with advice below it, the last output on standard error. With `--output json` or `yaml` it is an object, also for',
-    'a usage error: `{"error": {"code", "message", "fix", "problems"}}`, without `fix` and `problems` if they are empty. A problem has a',
+    'An error is a sentence, with advice below it, the last output on standard error. With `--output json` or `yaml` it is an object:',
+    '`{"error": {"code", "message", "fix", "problems"}}`, without `fix` and `problems` if they are empty. A problem has a',
     '`pointer` (a flag, or a JSON pointer into the file), a `code`, a `message`, and `where` for a place in a file (`FILE:LINE:COLUMN`).',
     '`code` is one of [errors.md](errors.md), or:',
     '',
@@ -41,31 +43,29 @@ export function cliPage(program: CommandShape): string {
     ...optionList(asked),
     '',
     'The sections below leave these flags out. Each command that calls the API of a node has all of them, unless its section has another',
-    `\`--output\`. These commands do not call the API: ${listOf(commands.filter((command) => !isRemote(command)))}.`,
+    `\`--output\`. These do not call it: ${listOf(commands.filter((command) => !isRemote(command)))}.`,
     `Of them, ${listOf(commands.filter((command) => !isRemote(command) && command.options.some(isUsualOutput)))} have the first flag too.`,
     '',
-    'Over plain HTTP, a token of a file is sent only if the socket that listens at the address belongs to root, to the user of the',
-    'command, or to the owner of the file; otherwise the command ends with `other_listener`. So it is with a server that answers although',
-    'no socket listens there, such as by a redirection of nftables. A forwarded port (`ssh -L`, a container) belongs to the process that',
-    'forwards it. A token of `WEIR_TOKEN` is sent in all cases.',
+    'Over plain HTTP, a token of a file is sent only if a socket of root, of the user of the command, or of the owner of the file listens at the',
+    'address; otherwise the command ends with `other_listener`. A forwarded port (`ssh -L`, a container) belongs to the process that forwards it.',
+    'A token of `WEIR_TOKEN` is always sent.',
     ...commands.flatMap((command, index) => section(command, commands.slice(0, index))),
     '',
   ].join('\n');
 }
 
 const INTRODUCTION = [
-  'The data of a command go to standard output, and its messages to standard error. Colours are shown on a terminal only, and not if',
-  '`NO_COLOR` is set. Tables show times as `3 min ago`, the other formats in UTC. `--output json` and `yaml` print the whole response of the',
-  'node; commands that run until they are interrupted print a line of JSON, or a YAML document, for each item. If a command takes a file,',
-  '`-` is standard input. `weir help COMMAND` prints the usage of a command.',
+  'Data go to standard output, messages to standard error. Colours are shown on a terminal only, and not if `NO_COLOR` is set. Tables show',
+  'times as `3 min ago`, the other formats in UTC. `--output json` and `yaml` print the whole response of the node; commands that run until',
+  'they are interrupted print a line of JSON, or a YAML document, for each item. Instead of a file, `-` is standard input.',
   '',
-  'A shell completes commands, flags and their values after it has run one of these lines:',
+  'A shell completes commands, flags and their values after one of these lines:',
   '',
   '- bash: `eval "$(weir completion bash)"`',
   '- zsh, after `autoload -Uz compinit && compinit`: `source <(weir completion zsh)`',
   '- fish: `weir completion fish | source`',
   '',
-  'They complete `weir`, not `npx weir`; `npm link` in the repository puts `weir` on the `PATH`.',
+  'They complete `weir`, not `npx weir`: run `npm link` in the repository.',
 ];
 
 function section(command: CommandShape, before: readonly CommandShape[]): string[] {
@@ -77,7 +77,7 @@ function section(command: CommandShape, before: readonly CommandShape[]): string
   const shown = usage.split(' ').slice(-taken.length);
   const words = taken.map(({ name, description: about, takes }, index) => {
     const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
-    return `- \`${shown[index]}\`: ${about === '' ? `a ${name}` : about}${choices}`;
+    return `- \`${shown[index]}\`: ${about === '' ? `a ${name}` : about.replace(OF_INPUT, '')}${choices}`;
   });
   const { sibling, shared } = sharedOptions(command, own, before);
   const lines = [
@@ -98,7 +98,7 @@ function section(command: CommandShape, before: readonly CommandShape[]): string
  * The minimum number of equal flags for which the section of a command refers to the section of another
  * command.
  */
-const LEAST_SHARED = 3;
+const LEAST_SHARED = 2;
 
 /**
  * Returns the earlier command of the same group that has the most flags in common, and these flags. Common
@@ -135,6 +135,6 @@ const listOf = (commands: readonly CommandShape[]): string => commands.map(({ pa
 function optionList(options: readonly OptionShape[]): string[] {
   return options.map(({ flags, description, takes, required }) => {
     const choices = typeof takes === 'string' ? '' : `: ${takes.map((one) => `\`${one}\``).join(', ')}`;
-    return `- \`${flags}\`: ${description}${choices}${required ? '; required' : ''}`;
+    return `- \`${flags}\`: ${description.replace(OF_INPUT, '')}${choices}${required ? '; required' : ''}`;
   });
 }

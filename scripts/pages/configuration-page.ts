@@ -30,19 +30,20 @@ export function configurationPage(): string {
 const INTRODUCTION = [
   'A node reads one YAML file, `weir run --config FILE`; [`examples/weir.yaml`](../examples/weir.yaml) is an example. `weir config check FILE`',
   'prints all problems of a file, each with its line. Other keys than those below are refused. Each line has the form of the value, its',
-  'default, and `restart` if only a restart applies a change. A key without default may be left out, unless it is required.',
+  'default, and `reload` if a reload applies a change; other changes need a restart. A key without default may be left out, unless it is',
+  '`required`. A section that is left out has its defaults, unless its text says otherwise.',
   '',
   `- \`\${NAME}\` in a value is replaced by that environment variable, which must be set. \`$\${\` stands for \`\${\`. Inside \`{ }\` and`,
   '  `[ ]`, YAML requires quotes around such a value.',
   '- The environment variable `WEIR_SECTION__KEY` overrides `section.key`: `WEIR_API__LISTEN`, `WEIR_API__TLS__CERT`, or with commas for a list',
   '  `WEIR_DATAPLANE__INTERFACES=lan0,wan0`.',
-  '- Durations are written `500ms`, `60s`, `5m`, `2h` or `30d`.',
-  '- A file that a key names must be a regular file or a link to one. A secret has at most 64 KiB, the configuration 1 MiB, certificates and',
-  '  keys of TLS 16 MiB, and `policy.file` 64 MiB.',
-  '- [`schemas/config.schema.json`](../schemas/config.schema.json), or `weir config schema`, is for editors',
-  `  ([In your editor](policy.md#in-your-editor)). An editor also marks \`\${NAME}\` where it expects a number or one of several words.`,
-  '- `weir config reload` and SIGHUP apply a changed file: all changes that need no restart, or none. An added or removed section needs a',
-  '  restart. Environment variables keep the values of the start.',
+  '- Durations are `500ms`, `60s`, `5m`, `2h` or `30d`.',
+  '- A file is a regular file or a link to one. A secret has at most 64 KiB, the configuration 1 MiB, certificates and keys of TLS 16 MiB,',
+  '  and `policy.file` 64 MiB.',
+  '- [`schemas/config.schema.json`](../schemas/config.schema.json), or `weir config schema`, is for [editors](policy.md#in-your-editor). An editor',
+  `  also marks \`\${NAME}\` where it expects a number or one of several words.`,
+  '- `weir config reload` and SIGHUP apply all changes that need no restart, or none. An added or removed section needs a restart.',
+  '  Environment variables keep the values of the start.',
 ];
 
 type Leaf = { readonly keys: readonly string[]; readonly schema: z.core.$ZodType };
@@ -59,7 +60,7 @@ function isOptionalGroup(schema: z.core.$ZodType): boolean {
 
 function list(rows: readonly Leaf[]): string[] {
   return rows.map(({ keys, schema }) => {
-    const facts = [formOf(schema), ...defaultOf(schema), ...restartOf(keys, schema)].join(', ');
+    const facts = [formOf(schema), ...defaultOf(schema), ...reloadOf(keys, schema)].join(', ');
     return `- \`${keys.join('.')}\`: ${facts}. ${aboutOf(keys, schema)}`;
   });
 }
@@ -68,12 +69,9 @@ function formOf(schema: z.core.$ZodType): string {
   return members(schema).length > 0 ? 'section' : String(metaOf(schema).form);
 }
 
-/**
- * Returns `restart` if a change of the key needs a restart of the node. Returns an empty list for a section,
- * because its keys differ.
- */
-function restartOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
-  return members(schema).length === 0 && reloadedBy(keys.join('.')) === 'restart' ? ['restart'] : [];
+/** Returns `reload` if a reload applies a change of the key; nothing for a section, whose keys differ. */
+function reloadOf(keys: readonly string[], schema: z.core.$ZodType): string[] {
+  return members(schema).length === 0 && reloadedBy(keys.join('.')) !== 'restart' ? ['reload'] : [];
 }
 
 function aboutOf(keys: readonly string[], schema: z.core.$ZodType): string {
@@ -85,9 +83,7 @@ function aboutOf(keys: readonly string[], schema: z.core.$ZodType): string {
 
 function presenceOf(key: string, schema: z.core.$ZodType): string[] {
   if (aboutOf([key], schema).includes('Without this section')) return [];
-  return schema instanceof z.ZodOptional
-    ? ['Without this section, the part does not run.']
-    : ['Without this section, the defaults apply.'];
+  return schema instanceof z.ZodOptional ? ['Without this section, the part does not run.'] : [];
 }
 
 /** Returns a text about the effect of a missing key; an empty list if a missing key has no effect. */

@@ -12,10 +12,9 @@ Every error of the management API is a problem document of RFC 9457 (\`applicati
 - \`type\`: \`${typeOf('not_found').replace('not_found', 'CODE')}\`. The code is stable, and programs should test it.
 - \`title\`, \`status\`: the same for every error of one code; the title is the code in words.
 - \`detail\`: what was wrong with this request. \`error\`: one plain sentence, for people.
-- \`problems\`, if there is more than one: each with a JSON pointer into the body (or \`?name\` for a query parameter), a code and a sentence.
+- \`problems\`, if there is more than one: each with a JSON pointer into the body (or \`?name\` of a parameter), a code and a sentence.
 
-An error other than \`outcome_unknown\`, \`reload_failed\` and \`internal\` has changed nothing. A revocation of a token is in force also with
-\`store_unavailable\`.
+Only \`outcome_unknown\`, \`reload_failed\` and \`internal\` can have changed something, and \`store_unavailable\` a revocation of a token.
 `;
 
 /** The part of a text that is removed, because the introduction of the page states it for all errors. */
@@ -31,26 +30,22 @@ export function errorsPage(dropReasons: Readonly<Record<string, string>>): strin
   );
   return [
     INTRODUCTION,
-    ...['## Error codes', '', 'With the status, the case, and what to do about it.', '', ...errors, ''],
+    ...['## Error codes', '', ...errors, ''],
     section('Problem codes', 'Problems of a body, listed in `problems`.', PROBLEM_CODES),
-    section(
-      'Problem codes of parameters',
-      'Problems of a query parameter or of a part of the path, listed in `problems`.',
-      PARAMETER_CODES,
-    ),
+    section('Problem codes of parameters', 'Problems of a query parameter or of the path.', PARAMETER_CODES),
     section(
       'Problem codes of the configuration',
-      'Problems of the configuration file, listed in `problems` of `invalid_config`.',
+      'Problems of the configuration file (`invalid_config`).',
       CONFIG_PROBLEM_CODES,
     ),
     section(
       'Warning codes',
       [
-        'Valid values that are probably a mistake, listed in `warnings`. A warning never blocks a write.',
+        'Valid values that are probably a mistake. A warning never blocks a write.',
         '',
-        'Responses without a member `warnings` have the header `Weir-Warnings`: the codes of this list, each once, separated by commas.',
-        '`PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and `DELETE /api/v1/policies/:id/source-groups/:group_id` send it if there is a',
-        'warning. A write with `?dry_run=true` returns the same warnings with their sentences.',
+        'Responses without a member `warnings` have the header `Weir-Warnings`: the codes of this list, separated by commas. They are those of',
+        '`PUT /api/v1/policy`, `DELETE /api/v1/policies/:id` and `DELETE /api/v1/policies/:id/source-groups/:group_id`. A write with',
+        '`?dry_run=true` returns the sentences too.',
       ].join('\n'),
       WARNING_CODES,
     ),

@@ -14,7 +14,7 @@ import { matchesInterface } from '#contracts/datapath/datapath-options.js';
 import { renamedSentence } from '#contracts/datapath/renamed-interface.js';
 import { STORED, type Standing } from '#contracts/datapath/unconfirmed.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, ProofSample } from '#contracts/policy/proof-types.js';
+import type { Proof, ProofSamples } from '#contracts/policy/proof-types.js';
 import { refusal } from '#contracts/refusal.js';
 import type { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
@@ -34,9 +34,12 @@ export type DataplanePorts = {
   readonly openFailed?: ((failure: unknown) => void) | undefined;
   /** Called with each warning of a check of the interfaces that the previous check did not report. */
   readonly warned?: ((warning: string) => void) | undefined;
-  /** Called when the datapath was opened. It does not enforce another policy before this resolves. */
+  /**
+   * Called after the datapath was opened. The datapath enforces no other policy before the returned promise
+   * resolves.
+   */
   readonly adopted?: (adoption: Adoption) => Promise<void>;
-  /** Returns the standing of a policy that is put in force. */
+  /** Returns whether a policy that is put in force is stored in the store, and whether it is unconfirmed. */
   readonly standing?: (generation: number) => Promise<Standing>;
   /**
    * Closes the DNS proxy and the service plane. The actor calls it before it closes the datapath, so that the
@@ -138,16 +141,16 @@ function swapActors(datapath: () => Datapath, ports: DataplanePorts | null) {
         });
     }),
     prove: fromPromise<Proof, Desired>(async ({ input }) => {
-      const sample = await sampleOf(input);
+      const samples = await samplesOf(input);
       return datapath()
-        .prove(sample)
+        .prove(samples)
         .catch((failure: unknown) => {
           throw proofRefused(failure, input.program);
         });
     }),
     flip: fromPromise<Flipped, Desired>(async ({ input: { generation } }) => {
-      // The store has committed a write since it was staged. If the store has another policy meanwhile, that
-      // policy follows at once.
+      // Since the policy was staged, the store has committed the write. If the store has a newer policy by
+      // now, that policy is put in force directly afterwards.
       const flipped = await datapath().flip(await standing(generation).catch(() => staged));
       members?.flipped(flipped.uncompiled);
       return flipped;
@@ -186,12 +189,12 @@ function capacityRefused(failure: unknown): unknown {
 }
 
 /**
- * Waits for the proof sample (packets that test a program before its activation). Throws a refusal if the
- * computation of the sample failed, because a program is never activated without a proof (B5).
+ * Waits for the proof samples (packets that test a program before its activation). Throws a refusal if the
+ * computation of the samples failed, because a program is never activated without a proof (B5).
  */
-async function sampleOf({ sample }: Desired): Promise<ProofSample> {
+async function samplesOf({ samples }: Desired): Promise<ProofSamples> {
   try {
-    return await sample;
+    return await samples;
   } catch (failure) {
     throw new Refused(refusal('feature_unavailable', failure instanceof Error ? failure.message : String(failure)));
   }

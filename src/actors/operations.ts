@@ -3,6 +3,7 @@ import type { Statecharts } from '#bus/statecharts.js';
 import type { ClusterOperations } from '#cluster/operations.js';
 import type { LastReload, ReloadReport, ReloadRequest } from '#contracts/config/config-reload.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { Traffic } from '#dataplane/operations.js';
@@ -32,12 +33,12 @@ export type Enforcement = {
  */
 export type Operations = {
   readonly policies: PolicyOperations;
-  /** The assertions that each write of the policy in force must keep. */
+  /** The assertions: statements about flows that must be true after each write of the policy in force. */
   readonly assertions: AssertionOperations;
   /** The pending change: a policy write that is reverted unless an operator confirms it. */
   readonly pendingChange: PendingChanges;
   readonly performanceMode: {
-    /** Where performance mode is stored after a write. */
+    /** Where performance mode is stored: on this node, or in the store that the nodes of a cluster share. */
     readonly source: SettingsStore['source'];
     read(): Promise<PerformanceMode>;
     write(write: PerformanceModeWrite): Promise<PerformanceMode | Refusal>;
@@ -54,7 +55,7 @@ export type Operations = {
   readonly traffic: Traffic;
   readonly lookups: NodeLookups;
   /** Returns the Kubernetes object that owns an address now; null if none does. */
-  readonly ownerOf: (address: number) => OwnerName | null;
+  readonly ownerOf: (address: Address) => OwnerName | null;
   readiness(): ReadinessReport;
   enforcement(): Enforcement;
   /**

@@ -25,7 +25,7 @@ import { StoreError, type StoreErrorCode } from '#store/store-error.js';
 import { configuredBy } from './configured.js';
 
 /**
- * The maximum time in milliseconds to wait until the dataplane has written a program to its idle slot
+ * The maximum time in milliseconds to wait until the dataplane has written a program to its idle program slot
  * (staged), or discarded it.
  */
 const STAGE_TIMEOUT_MS = 60_000;
@@ -64,8 +64,8 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
    */
   const stage = async <A extends CompiledPolicy>(compiled: A, signal: AbortSignal) => {
     const request = async <B extends CompiledPolicy>(of: B) => {
-      const { program, sample, inForce } = of;
-      const parameters = { program, sample, generation: inForce.generation };
+      const { program, samples, inForce } = of;
+      const parameters = { program, samples, generation: inForce.generation };
       return { ...accepted(await ask(bus, 'program.stage', parameters, STAGE_TIMEOUT_MS)), compiled: of };
     };
     try {
@@ -73,7 +73,7 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
     } catch (failure) {
       const isTooLarge = failure instanceof Refused && failure.refusal.code === 'capacity_exceeded';
       // The dataplane actor has reported the full map to `MemberDistribution`, so this compilation omits the
-      // former members.
+      // former members (addresses of pods and nodes).
       const smaller =
         compiled.hasFormer && isTooLarge
           ? await compileFromCache(ports, { ...compiled.inForce, everActivated: true }, { signal })
@@ -166,7 +166,10 @@ export function policyActor(bus: Bus<Message>, ports: PrepareWritePorts, cluster
       follow,
       restore: fromPromise(async ({ signal }) => {
         await ports.beforeRestore?.();
-        return compileActive(ports, signal);
+        return compileActive(ports, signal).catch((failure: unknown) => {
+          ports.restoreFailed?.(failure);
+          throw failure;
+        });
       }),
       takeWriteLock: fromPromise<void>(async ({ signal }) => {
         await configuredBy('cluster', cluster)

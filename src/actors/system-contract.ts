@@ -55,6 +55,8 @@ export type SystemPorts = {
     readonly interfaces: readonly string[];
     /** Whether the datapath also classifies packets to and from the node itself. */
     readonly policeLocal?: boolean;
+    /** The setting `dataplane.ipv6`; `drop` if undefined. */
+    readonly ipv6?: ExplainNode['ipv6'];
     /** The setting `dns.transparent`: whether the datapath redirects DNS lookups to the DNS proxy. */
     readonly divertsDns?: boolean;
     readonly reversePath?: ExplainNode['reversePath'];
@@ -66,9 +68,13 @@ export type SystemPorts = {
   /** The setting `policy.fallback`: the action for packets if the policy has no `default_policy`. */
   readonly fallback: PolicySurroundings['fallback'];
   readonly activationTimeoutMs: number;
+  /** Called with the reason why the stored policy could not be put in force; the node tries again. */
+  readonly restoreFailed?: (failure: unknown) => void;
   /** The DNS proxy; null if the configuration has no `dns` section. */
   readonly dns: DnsProxy | null;
-  /** The service plane; null if the configuration has no `service_plane` section. */
+  /**
+   * The service plane (TLS and HTTP inspection); null if the configuration has no `service_plane` section.
+   */
   readonly servicePlane: ServicePlanePorts | null;
   /** The setting `kubernetes.in_cluster.name`. Null or omitted: there is no such integration. */
   readonly inCluster?: string | null;

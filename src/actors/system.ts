@@ -14,16 +14,14 @@ import {
 import { ask } from '#bus/ask.js';
 import { createBus } from '#bus/bus.js';
 import type { Message } from '#bus/bus-messages.js';
-import { isRefusal } from '#bus/refused.js';
 import { ChartRecorder } from '#chart-inspection/chart-recorder.js';
 import { clusterOperations } from '#cluster/operations.js';
 import { CanaryHealth } from '#cluster/rollout/canary-health.js';
 import { enforcedBy } from '#cluster/writes/enforced-by.js';
-import type { LastReload } from '#contracts/config/config-reload.js';
 import type { DatapathStats } from '#contracts/datapath/datapath.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { ExplainNode } from '#contracts/policy/explain-facts.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import { refusal } from '#contracts/refusal.js';
 import { arrivalOf, grantedFor, openFlowOf, trafficOver, translationOf } from '#dataplane/operations.js';
 import { lookupsOver } from '#dns/operations.js';
@@ -45,11 +43,12 @@ import { servicePlaneStateOver } from '#service-plane/operations.js';
 import { CHARTS } from '#statecharts/charts.js';
 import type { DataplaneContext } from '#statecharts/dataplane.setup.js';
 import { type NodeInput, PARTS, type Part } from '#statecharts/node.chart.js';
-import type { PerformanceModeContext } from '#statecharts/performance-mode.chart.js';
 import type { PolicyContext } from '#statecharts/policy.setup.js';
 import type { ServicePlaneContext } from '#statecharts/service-plane.chart.js';
+import { configurationOver } from './configuration.js';
 import { EventSwitch } from './event-switch.js';
 import { nodeActor } from './node.actor.js';
+import { performanceModeOver } from './performance-mode.js';
 import { routeMessages } from './router.js';
 import type { System, SystemPorts } from './system-contract.js';
 import { createWarmStart } from './warm-start.js';
@@ -63,10 +62,6 @@ const WRITE_TIMEOUT_MS = 30_000;
  * The interval in milliseconds at which a request with a minimum generation polls the generation in force.
  */
 const GENERATION_POLL_MS = 10;
-const SETTING_TIMEOUT_MS = 10_000;
-/** The time limit of a reload in milliseconds, in addition to the activation timeout of a policy file. */
-const RELOAD_TIMEOUT_MS = 120_000;
-const FIRST_READ_TIMEOUT_MS = 2_000;
 /**
  * The maximum time in milliseconds for which a start with a pending change waits until the datapath is open.
  * The policy in the kernel decides whether the change is reverted before the stored policy is put in force.
@@ -88,13 +83,14 @@ export function createSystem(ports: SystemPorts): System {
     policies: store.policies,
     active: explainLane(explaining, ACTIVE_BUDGET_MS),
     drafts: explainLane(drafting, DRAFT_BUDGET_MS),
-    ownerOf: (address: number) => owners.ownerOf(address),
+    ownerOf: (address: Address) => owners.ownerOf(address),
   };
   const surroundings: PolicySurroundings = {
     fallback,
     dns: dns !== null,
     servicePlane: servicePlane !== null,
     policesNode: dataplane?.policeLocal ?? false,
+    ipv6: dataplane?.ipv6 === 'enforce',
   };
   const bus = createBus<Message>();
 
@@ -148,10 +144,12 @@ export function createSystem(ports: SystemPorts): System {
       repeats: cluster !== null,
       onCompiled: (policy) => void warmStart(policy),
       beforeRestore: async () => {
-        // The kernel may have reverted the pending change of an earlier process, or knows its deadline.
+        // The kernel may have reverted the unconfirmed change of an earlier process; if not, the kernel has
+        // its deadline. So wait until the datapath is open.
         if (dataplane === null || cluster !== null || !(await changes.isPending())) return;
         await Promise.race([adopted, pause(ADOPTION_TIMEOUT_MS, undefined, { ref: false })]);
       },
+      restoreFailed: ports.restoreFailed,
       generationInForce: () => generation,
       chooseNodes: cluster === null ? null : (share) => cluster.rollouts.chooseNodes(share),
     },
@@ -238,7 +236,6 @@ export function createSystem(ports: SystemPorts): System {
   const inspecting = servicePlaneStateOver(servicePlane?.plane ?? null, isServing);
 
   let generation = 0;
-  let lastReload: LastReload | null = null;
   const reaches = async (wanted: number, withinMs: number): Promise<boolean> => {
     for (const until = performance.now() + withinMs; generation < wanted; await pause(GENERATION_POLL_MS))
       if (performance.now() >= until) return false;
@@ -253,15 +250,16 @@ export function createSystem(ports: SystemPorts): System {
       bus.publish({ type: 'policy.change_ended', generation: reverted, outcome: 'revert', reason }),
     now,
   });
+  const configuration = configurationOver(bus, {
+    canReload: () => ports.reload != null && stopping === undefined,
+    activationTimeoutMs,
+    now,
+  });
   bus.messages.subscribe((message) => {
     if (message.type === 'policy.activated') {
       generation = message.generation;
       cluster?.announce(generation);
       kubernetes?.activated(message);
-    }
-    if (message.type === 'config.reloaded') {
-      const { type: _, failure, ...reload } = message;
-      lastReload = { ...reload, at: now().toISOString(), detail: failure?.detail ?? null };
     }
     if (message.type === 'program.rejected' && cluster === null) void noteIfWithheld();
     if (message.type === 'dataplane.adopted') adoptedGeneration = message.generation;
@@ -306,13 +304,14 @@ export function createSystem(ports: SystemPorts): System {
   let stopping: Promise<void> | undefined;
 
   const traffic = trafficOver(dataplane?.datapath ?? null, isEngaged);
-  const nodeNow = async (packet: Packet<number>, ofDraft: boolean): Promise<ExplainNode> => {
+  const nodeNow = async (packet: Packet, ofDraft: boolean): Promise<ExplainNode> => {
     const { hasCa } = (snapshotOf('servicePlane')?.context ?? { hasCa: false }) as Pick<ServicePlaneContext, 'hasCa'>;
     return {
       granted: await grantedFor(traffic, packet.destination),
       plane: isServing() ? (hasCa ? 'inspecting' : 'no_ca') : 'absent',
       policesNode: surroundings.policesNode,
       own: [...ownAddresses()],
+      ipv6: dataplane?.ipv6 ?? 'drop',
       dataplane: dataplane === null ? 'absent' : isEngaged() ? 'running' : 'away',
       diverts: dataplane?.divertsDns !== true ? 'none' : isAnswering() ? 'proxy' : 'absent',
       reversePath: dataplane?.reversePath ?? 'off',
@@ -332,9 +331,9 @@ export function createSystem(ports: SystemPorts): System {
   const noteIfWithheld = async (): Promise<void> => {
     if ((await enforcedInstead().catch(() => null)) !== null) noteWithheld();
   };
-  // Explain a draft with the Kubernetes selectors that are resolved now, and the active policy with those
-  // that were resolved when it was compiled.
-  const membershipFor = (source: number, ofDraft: boolean): ListedMembership => {
+  // Explain a draft with the Kubernetes selectors as they are resolved now, and the active policy with the
+  // selectors as they were resolved at its compilation.
+  const membershipFor = (source: Address, ofDraft: boolean): ListedMembership => {
     const inForce = (snapshotOf('policy')?.context as PolicyContext | undefined)?.inForce;
     return (
       kubernetes?.distribution.listedFor(source, ofDraft ? undefined : inForce?.inspection.scope) ?? NOTHING_LISTED
@@ -367,7 +366,7 @@ export function createSystem(ports: SystemPorts): System {
       const request = () => ask(bus, 'policy.write', { write }, activationTimeoutMs + WRITE_TIMEOUT_MS);
       if (write.dryRun) return runOrRefuse(dryRuns, write.author, request);
       const outcome = await request();
-      // When the response arrives, open inspected connections must be decided by the new policy too.
+      // Before the write responds, wait until the new policy has decided the open inspected connections too.
       await inspecting.decided();
       if (write.wait === undefined || cluster === null) return outcome;
       return enforcedBy(outcome, write.wait, async () => (await cluster.status()).members);
@@ -415,30 +414,8 @@ export function createSystem(ports: SystemPorts): System {
     policies,
     assertions: assertionsOver({ store: store.assertions, analysis }),
     pendingChange: changes,
-    performanceMode: {
-      source: store.settings.source,
-      read: async () => {
-        const actor = partOf('performanceMode');
-        if (actor === undefined) throw new Error('read the performance mode: the actor failed and is being restarted');
-        const options = { timeout: FIRST_READ_TIMEOUT_MS };
-        const isKnown = (snapshot: AnyMachineSnapshot) => !snapshot.matches('reading');
-        const snapshot = (await waitFor(actor, isKnown, options)) as AnyMachineSnapshot;
-        return (snapshot.context as PerformanceModeContext).mode;
-      },
-      write: async (write) => {
-        const outcome = await ask(bus, 'performance_mode.write', { write }, SETTING_TIMEOUT_MS);
-        return isRefusal(outcome) ? outcome : outcome.mode;
-      },
-    },
-    configuration: {
-      reload: async (request) => {
-        if (ports.reload == null || stopping !== undefined)
-          return refusal('feature_unavailable', 'the node is shut down, or has no configuration file');
-        const timeoutMs = activationTimeoutMs + RELOAD_TIMEOUT_MS;
-        return ask(bus, 'config.reload', { request, until: performance.now() + timeoutMs }, timeoutMs);
-      },
-      lastReload: () => lastReload,
-    },
+    performanceMode: performanceModeOver(bus, store.settings.source, () => partOf('performanceMode')),
+    configuration,
     integrations,
     cluster: clusterOperations({
       cluster,

@@ -1,7 +1,7 @@
 import type { Assertion, CheckedAssertion } from '#contracts/analysis/assertion.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { affectedAssertions, checkChange } from './answer/changed-assertions.js';
-import { IPV4 } from './engine/address-space.js';
+import { spacesOf } from './engine/address-space.js';
 
 /**
  * The limit of steps of each comparison for the check of a write. It is reached after about a second, because
@@ -18,15 +18,16 @@ type CheckedWrite = {
 
 /**
  * Checks assertions for a write, which replaces the policy in force `before` by `after`. `isOver`: whether
- * the time for the check is over. `limit`: the maximum number of regions of each assertion.
+ * the time for the check is over. `limit`: the maximum number of regions of each assertion. `ipv6`: whether
+ * assertions are about IPv6 flows too, because the node enforces IPv6 policies.
  */
 export function checkedWrite(
   before: Policy,
   after: Policy,
   assertions: readonly Assertion[],
-  { limit, isOver }: { readonly limit: number; readonly isOver: () => boolean },
+  { limit, isOver, ipv6 }: { readonly limit: number; readonly isOver: () => boolean; readonly ipv6: boolean },
 ): CheckedWrite {
-  const options = { space: IPV4, steps: STEPS, limit, isOver };
+  const options = { spaces: spacesOf(ipv6), steps: STEPS, limit, isOver };
   const affected = affectedAssertions(before, after, assertions, options);
   return {
     needsFormer: affected.filter((assertion) => 'opens_nothing_since' in assertion).map(({ id }) => id),

@@ -1,6 +1,12 @@
 import type { Socket } from 'node:net';
 import rateLimit from '@fastify/rate-limit';
-import Fastify, { type FastifyRequest, type FastifyServerOptions, LogController, type RouteOptions } from 'fastify';
+import Fastify, {
+  type FastifyInstance,
+  type FastifyRequest,
+  type FastifyServerOptions,
+  LogController,
+  type RouteOptions,
+} from 'fastify';
 import { serializerCompiler } from 'fastify-type-provider-zod';
 import { keepAuditTrail } from '#api/access/audit-trail.js';
 import { authenticate, authenticatePeer, checkRole, isStillAllowed } from '#api/access/authentication.js';
@@ -55,6 +61,9 @@ import type { Access, Api, Listener, Resource } from './api.js';
 import { type ApiLimits, type ApiOptions, type ApiSettings, DEFAULT_LIMITS } from './api-options.js';
 import type { Management } from './management.js';
 import { SECURITY_HEADERS } from './security-headers.js';
+
+/** The key under which Fastify reads the name of a plugin. */
+const DISPLAY_NAME = Symbol.for('fastify.display-name');
 
 /**
  * The resources that each listener registers. A listener gets only the routes whose `access` contains the
@@ -155,7 +164,11 @@ export async function createApi(management: Management, options: ApiOptions): Pr
   await registerWebSockets(api);
   if (listener === 'management') await api.register(openapiResource(options.version));
   if (listener === 'management' && options.console != null) consoleResource(options.console)(api);
-  for (const resource of RESOURCES[listener]) await api.register(async (scope) => resource(scope, management));
+  for (const resource of RESOURCES[listener]) {
+    const plugin = async (scope: FastifyInstance): Promise<void> => resource(scope, management);
+    // Fastify would compare a plugin without a name with every loaded CommonJS module.
+    await api.register(Object.assign(plugin, { [DISPLAY_NAME]: resource.name }));
+  }
   return api;
 }
 

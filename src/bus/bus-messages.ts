@@ -11,7 +11,7 @@ import type { Selector } from '#contracts/policy/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, ProofSample, SampleOrPromise } from '#contracts/policy/proof-types.js';
+import type { Proof, ProofSamples, SamplesOrPromise } from '#contracts/policy/proof-types.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 
@@ -26,7 +26,7 @@ export type PerformanceMode = {
   readonly revision: number;
 };
 export type PerformanceModeWrite = {
-  /** Whether findings and the wiretap are available, as in `PerformanceMode`. */
+  /** Whether performance mode is enabled, so that the node records findings and sends wiretap messages. */
   readonly enabled: boolean;
   readonly author: string;
   /**
@@ -47,11 +47,11 @@ export type Exchanges = {
     readonly outcome: { readonly kind: 'changed'; readonly mode: PerformanceMode };
   };
   /**
-   * The dataplane writes the program to the idle slot, and makes the datapath classify a sample of packets.
-   * Each verdict must equal the expected verdict (B5).
+   * The dataplane writes the program to the idle program slot, and makes the datapath classify samples of
+   * packets. Each verdict must equal the expected verdict (B5).
    */
   'program.stage': {
-    readonly parameters: { readonly program: Program; readonly sample: SampleOrPromise; readonly generation: number };
+    readonly parameters: { readonly program: Program; readonly samples: SamplesOrPromise; readonly generation: number };
     readonly outcome: { readonly kind: 'staged'; readonly lines: number; readonly proof: Proof };
   };
   /**
@@ -158,10 +158,10 @@ export type Fact =
   | {
       readonly type: 'program.desired';
       readonly program: Program;
-      readonly sample: ProofSample;
+      readonly samples: ProofSamples;
       readonly generation: number;
     }
-  /** The datapath classified every packet of the sample as the policy demands (B5). */
+  /** The datapath classified every packet of the samples as the policy demands (B5). */
   | { readonly type: 'program.proved'; readonly generation: number; readonly proof: Proof }
   | { readonly type: 'program.disproved'; readonly generation: number; readonly detail: string }
   | { readonly type: 'program.rejected'; readonly generation: number; readonly refusal: Refusal }
@@ -196,7 +196,7 @@ export type Fact =
   | { readonly type: 'policy.proposal_ended'; readonly id: string }
   /** An operator has ended a contradiction between etcd and the state that this node has applied. */
   | { readonly type: 'cluster.recovered' }
-  /** A reload of the configuration has ended that was not a dry run. */
+  /** A reload of the configuration, other than a dry run, has ended. */
   | {
       readonly type: 'config.reloaded';
       readonly by: string;

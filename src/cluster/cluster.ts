@@ -62,7 +62,7 @@ export type ClusterOptions = {
   readonly etcd: EtcdOptions;
   /** The prefix of all keys in etcd, for example `/weir`. */
   readonly prefix: string;
-  readonly self: Pick<ClusterMember, 'id' | 'address' | 'version'>;
+  readonly self: Pick<ClusterMember, 'id' | 'address' | 'version' | 'ipv6'>;
   /** Returns the certificate with which this node authenticates to other nodes. */
   readonly identity: NextIdentity;
   /** Returns the addresses and credentials that another node needs to join the cluster. */
@@ -211,8 +211,8 @@ export class Cluster {
   }
 
   /**
-   * Emits the reason why the replica cannot be stored on the disk and is only in memory; null if it is
-   * stored.
+   * Emits the reason why the replica (local copy of the keys in etcd) cannot be stored on the disk and is
+   * only in memory; null if it is stored.
    */
   get diskFault(): Observable<string | null> {
     return this.kv.fault;
@@ -267,7 +267,7 @@ export class Cluster {
     return this.#identityRead;
   }
 
-  /** Emits nothing. Fails when this node is removed from the cluster. */
+  /** Returns an observable without values. It fails when this node is removed from the cluster. */
   #removed(): Observable<never> {
     return defer(() => this.#identity()).pipe(
       switchMap((identity) => changesOf(this.store, (key) => key === removedKey(identity))),
@@ -349,7 +349,10 @@ export class Cluster {
     await this.#writeLock.take(await this.#membership.leaseWithin(JOIN_MS), signal);
   }
 
-  /** Throws `revision_conflict` if another node has written a policy since this node took the write lock. */
+  /**
+   * Throws `revision_conflict` if this node has lost the write lock, so that another node may have written a
+   * policy.
+   */
   async confirmWriteLock(): Promise<void> {
     try {
       await this.#writeLock.confirm();
@@ -469,7 +472,7 @@ function rotated(endpoints: readonly string[], node: string): readonly string[] 
 
 const IDENTITY = NODE_RECORDS.identity.prefix;
 
-/** Returns the identity of a data folder. Creates it if there is none. */
+/** Returns the random identity of the node's data folder. Creates it if there is none. */
 async function identityIn(kv: KvStore): Promise<string> {
   const known = await kv.get(IDENTITY);
   if (known !== null) return NODE_RECORDS.identity.read(IDENTITY, known);

@@ -1,5 +1,6 @@
 import type { RecordKind } from '#store/records/record-kind.js';
 import { RECORDS } from '#store/records/records.js';
+import type { EtcdClient } from './etcd/etcd-client.js';
 import { type KeyRange, under } from './etcd/etcd-types.js';
 import { CLUSTER_RECORDS, REPLICATED_RECORDS } from './records.js';
 
@@ -19,7 +20,7 @@ const ON_DEMAND = ['part/', 'parts/', 'history/'] as const;
 
 const SEQUENCE_DIGITS = 12;
 
-/** The id of an entry of the write lock, and its node. */
+/** The id of an entry of the cluster's write lock, and the node that made the entry. */
 export type LockKey = { readonly id: string; readonly node: string };
 
 /**
@@ -38,7 +39,7 @@ export class ClusterKeys {
   readonly #prefix: string;
   readonly #local: ReadonlySet<string>;
 
-  /** `local`: keys that stay on this node, although their prefix is replicated. */
+  /** `local`: keys that are not copied to etcd, although other keys with their prefix are. */
   constructor(prefix: string, local: readonly string[] = []) {
     this.#prefix = prefix;
     this.#local = new Set(local);
@@ -68,7 +69,7 @@ export class ClusterKeys {
   get changes(): KeyRange {
     return under(this.change(''));
   }
-  /** Returns the key of the timer of a pending change. */
+  /** Returns the key in etcd that expires at the deadline of an unconfirmed policy change. */
   change(id: string): string {
     return this.#of(`shared/change/${id}`);
   }
@@ -85,7 +86,7 @@ export class ClusterKeys {
   member(node: string): string {
     return this.#of(`${CLUSTER_RECORDS.member.prefix}${node}`);
   }
-  /** Returns the node that a key below `PREFIX/member/` names. */
+  /** Returns the id of the node in a key below `PREFIX/member/`. */
   memberOf(key: string): string {
     return key.slice(this.members.from.length);
   }
@@ -100,7 +101,10 @@ export class ClusterKeys {
   votesFor(writer: string): KeyRange {
     return under(this.#of(`${CLUSTER_RECORDS.vote.prefix}${writer}/`));
   }
-  /** The key that the leader writes when it removes old revisions, so that the nodes remove them too. */
+  /**
+   * The key that the leader writes after it has removed old revisions; the other nodes then remove these
+   * revisions too.
+   */
   get historySwept(): string {
     return this.#of('shared/history-swept');
   }
@@ -112,7 +116,7 @@ export class ClusterKeys {
     return !this.#local.has(local) && (local === HEAD || REPLICATED.some((prefix) => local.startsWith(prefix)));
   }
 
-  /** The prefixes of the local keys that the replica contains. */
+  /** The prefixes of the keys in the local store that are copies of keys in etcd (the replica). */
   get replicated(): readonly string[] {
     return REPLICATED;
   }
@@ -157,3 +161,6 @@ export function chunks<T>(items: readonly T[], size: number): T[][] {
 export function isBody(local: string): boolean {
   return local.startsWith('part/') || local.startsWith('parts/');
 }
+
+/** Access to the data of a cluster in etcd. */
+export type ClusterData = { readonly client: EtcdClient; readonly keys: ClusterKeys };

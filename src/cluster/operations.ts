@@ -18,7 +18,7 @@ export type ClusterView = {
   readonly generation: number;
   /** The revision of etcd that this node has applied. */
   readonly revision: number | null;
-  /** The revision of the newest change that this node has received from etcd. */
+  /** The etcd revision of the newest change that this node has received. */
   readonly seen: number | null;
   /** Why the content of etcd contradicts what this node has applied; null without a contradiction. */
   readonly contradiction: string | null;
@@ -35,6 +35,8 @@ export type ClusterView = {
         readonly generation: number;
         /** When the process of the node started. ISO 8601, UTC. */
         readonly since: string;
+        /** The setting `dataplane.ipv6`; omitted by a node without a dataplane, and by an older build. */
+        readonly ipv6?: 'drop' | 'pass' | 'enforce';
       }[]
     | null;
 };
@@ -43,7 +45,9 @@ export type ClusterOperations = {
   status(): Promise<ClusterView>;
   /** Creates the cluster in etcd. Returns null on success. */
   init(write: { readonly dryRun: boolean; readonly author: string }): Promise<Refusal | null>;
-  /** Ends a contradiction between this node and etcd. Returns null on success. */
+  /**
+   * Resolves a contradiction between the policies of this node and those in etcd. Returns null on success.
+   */
   recover(write: { readonly keep: Keep; readonly dryRun: boolean; readonly author: string }): Promise<Refusal | null>;
   /** Returns all nodes that have joined the cluster, sorted by id. */
   nodes(): Promise<readonly ClusterNode[]>;
@@ -85,7 +89,7 @@ type Ports = {
   readonly generation: () => number;
   /** The generation that the kernel enforced when the process started. */
   readonly adoptedGeneration: () => number;
-  /** Called when a contradiction between etcd and this node has ended. */
+  /** Called when a contradiction between the policies in etcd and those of this node was resolved. */
   readonly recovered: () => void;
 };
 

@@ -4,7 +4,7 @@ import { StoreError } from '#store/store-error.js';
 import type { KvPut, KvReads, PolicyPlan } from '#store/store-types.js';
 import type { EtcdClient } from './etcd/etcd-client.js';
 import type { Operation } from './etcd/etcd-types.js';
-import { type ClusterKeys, chunks, isBody } from './keys.js';
+import { type ClusterData, type ClusterKeys, chunks, isBody } from './keys.js';
 import type { UnreadableValues } from './unreadable-values.js';
 
 /**
@@ -72,9 +72,7 @@ export async function fetchReadable(
   return { bodies, missing };
 }
 
-type FetchPorts = {
-  readonly client: EtcdClient;
-  readonly keys: ClusterKeys;
+type FetchPorts = ClusterData & {
   readonly unreadable: Pick<UnreadableValues, 'note'>;
 };
 

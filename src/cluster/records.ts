@@ -22,6 +22,9 @@ export type ClusterMeta = {
   readonly format: 1;
 };
 
+const IPV6_SETTINGS = ['drop', 'pass', 'enforce'] as const;
+type Ipv6Setting = (typeof IPV6_SETTINGS)[number];
+
 /** A present member of the cluster. Each node writes this record about itself to etcd. */
 export type ClusterMember = {
   readonly id: string;
@@ -36,6 +39,8 @@ export type ClusterMember = {
   readonly since: string;
   /** The generation that the node enforces. */
   readonly generation: number;
+  /** The setting `dataplane.ipv6`. Omitted by a node without a dataplane, and by an older build. */
+  readonly ipv6?: Ipv6Setting;
   /** Fingerprints of the certificates of its peer listener. A build without a peer listener omits them. */
   readonly certificates?: readonly string[];
 };
@@ -103,6 +108,7 @@ export const CLUSTER_RECORDS = {
       version: text,
       since: instant,
       generation: count,
+      ipv6: z.enum(IPV6_SETTINGS).exactOptional(),
       certificates,
     }),
     (member) => member.id,

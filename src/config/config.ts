@@ -1,5 +1,6 @@
 import type { ParsedConfig } from '#config/schema/config-schema.js';
-import { type Ipv4Prefix, type ListenAddress, prefixIn } from './value.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
+import { type ListenAddress, prefixIn } from './value.js';
 
 type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
@@ -32,7 +33,9 @@ export type Config = {
   };
   readonly dns: DnsConfig | null;
   readonly findings: FindingsConfig;
-  /** For how many milliseconds seen flows are recorded, and how many; 0 ms to record none. */
+  /**
+   * For how many milliseconds flows are recorded (0: not at all), and the maximum number of recorded flows.
+   */
   readonly flowHistory: { readonly retentionMs: number; readonly maxFlows: number };
   /** How long wiretap messages are kept, in milliseconds, so that a new reader can start with them. */
   readonly wiretap: { readonly replayMs: number };
@@ -57,11 +60,12 @@ type DataplaneConfig = {
    * names begin with the part before `*`.
    */
   readonly interfaces: readonly string[];
-  readonly ipv6: 'drop' | 'pass';
+  readonly ipv6: 'drop' | 'pass' | 'enforce';
+  readonly routerPorts: readonly string[];
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: 'strict' | 'loose' | 'off';
   readonly policeLocal: boolean;
-  readonly translated: readonly Ipv4Prefix[];
+  readonly translated: readonly Prefix<number>[];
   readonly forwarding: 'auto' | 'stack' | 'direct';
   readonly pickupMs: number;
   readonly flowCapacity: number;
@@ -129,7 +133,7 @@ type KubernetesConfig = {
   /** The name of this node in Kubernetes. */
   readonly nodeName: string;
   /** The networks of pods; undefined for the `podCIDRs` of the nodes. */
-  readonly podNetworks: readonly Ipv4Prefix[] | undefined;
+  readonly podNetworks: readonly Prefix<number>[] | undefined;
   /** The name of the integration with the cluster in which the node runs; null if there is none. */
   readonly inCluster: string | null;
 };
@@ -173,6 +177,7 @@ export function configOf(parsed: ParsedConfig): Config {
         : {
             interfaces: dataplane.interfaces,
             ipv6: dataplane.ipv6,
+            routerPorts: dataplane.router_ports,
             nonIpv4: dataplane.non_ipv4,
             reversePath: dataplane.reverse_path,
             policeLocal: dataplane.police_local,
@@ -254,7 +259,7 @@ function findingsOf({ retention, max_entries, file, webhook }: ParsedConfig['fin
   };
 }
 
-function podNetworksOf(texts: readonly string[]): readonly Ipv4Prefix[] | undefined {
+function podNetworksOf(texts: readonly string[]): readonly Prefix<number>[] | undefined {
   return texts.length === 0 ? undefined : texts.flatMap((text) => prefixIn(text) ?? []);
 }
 

@@ -25,6 +25,7 @@ export const SHOWN: Readonly<Record<string, boolean>> = {
   'api.console': true,
   'dataplane.interfaces': true,
   'dataplane.ipv6': true,
+  'dataplane.router_ports': true,
   'dataplane.non_ipv4': true,
   'dataplane.reverse_path': true,
   'dataplane.police_local': true,
@@ -134,7 +135,7 @@ export function disclose(source: Source, parsed: ParsedConfig): DisclosedConfig 
   return Object.fromEntries(entries);
 }
 
-/** Returns the paths of all keys that are not sections. */
+/** Returns the paths of all configuration keys that have a value, without the sections around them. */
 export function leavesOf(schema: z.core.$ZodType, path: readonly string[] = []): readonly (readonly string[])[] {
   const inner = members(schema);
   return inner.length === 0 ? [path] : inner.flatMap(([key, member]) => leavesOf(member, [...path, key]));

@@ -1,6 +1,8 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
+import { parseIpv4Cidr } from '#addresses/ip-address.js';
 import { durationMs } from '#contracts/duration.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 /**
  * This file defines schemas of configuration values. They accept numbers and booleans also as text, because
@@ -77,26 +79,47 @@ function bytesIn(text: string): number | undefined {
   return found === null ? undefined : Number(found[1]) * 1_024 ** BYTE_UNITS.indexOf(found[2] ?? '');
 }
 
+/** A number with a unit. `read` returns the number of the smallest unit; undefined for any other text. */
+type Measure = {
+  readonly name: string;
+  readonly examples: string;
+  readonly read: (text: string) => number | undefined;
+  readonly pattern: string;
+};
+const SIZE: Measure = {
+  name: 'size',
+  examples: '512MiB or 1GiB',
+  read: bytesIn,
+  pattern: '^[0-9]{1,9}(KiB|MiB|GiB|TiB)$',
+};
+const DURATION: Measure = {
+  name: 'duration',
+  examples: '500ms, 60s, 5m or 2h',
+  read: durationMs,
+  pattern: '^[0-9]+(ms|s|m|h|d)$',
+};
+
+function measured({ name, examples, read, pattern }: Measure, low: string, high: string, about: string) {
+  const [lowest, highest] = [read(low) ?? 0, read(high) ?? 0];
+  const malformed = `must be a ${name} such as ${examples}`;
+  return z
+    .string(malformed)
+    .transform((value, context) => {
+      const number = read(value);
+      if (number !== undefined && number >= lowest && number <= highest) return number;
+      const message = number === undefined ? malformed : `must be a ${name} from ${low} to ${high}`;
+      context.issues.push({ code: 'custom', input: value, message });
+      return z.NEVER;
+    })
+    .meta({ description: about, form: `${name}, ${low} to ${high}`, pattern });
+}
+
 /**
  * The schema of a size such as `1GiB`, which it converts to bytes. `low` and `high` are the smallest and the
  * largest permitted size.
  */
 export function byteSize(low: string, high: string, about: string) {
-  const [lowBytes, highBytes] = [bytesIn(low) ?? 0, bytesIn(high) ?? 0];
-  return z
-    .string('must be a size such as 512MiB or 1GiB')
-    .transform((value, context) => {
-      const bytes = bytesIn(value);
-      if (bytes !== undefined && bytes >= lowBytes && bytes <= highBytes) return bytes;
-      context.issues.push({
-        code: 'custom',
-        input: value,
-        message:
-          bytes === undefined ? 'must be a size such as 512MiB or 1GiB' : `must be a size from ${low} to ${high}`,
-      });
-      return z.NEVER;
-    })
-    .meta({ description: about, form: `size, ${low} to ${high}`, pattern: '^[0-9]{1,9}(KiB|MiB|GiB|TiB)$' });
+  return measured(SIZE, low, high, about);
 }
 
 /**
@@ -104,24 +127,7 @@ export function byteSize(low: string, high: string, about: string) {
  * shortest and the longest permitted duration.
  */
 export function duration(low: string, high: string, about: string) {
-  const lowMs = durationMs(low) ?? 0;
-  const highMs = durationMs(high) ?? 0;
-  return z
-    .string('must be a duration such as 500ms, 60s, 5m or 2h')
-    .transform((value, context) => {
-      const ms = durationMs(value);
-      if (ms !== undefined && ms >= lowMs && ms <= highMs) return ms;
-      context.issues.push({
-        code: 'custom',
-        input: value,
-        message:
-          ms === undefined
-            ? 'must be a duration such as 500ms, 60s, 5m or 2h'
-            : `must be a duration from ${low} to ${high}`,
-      });
-      return z.NEVER;
-    })
-    .meta({ description: about, form: `duration, ${low} to ${high}`, pattern: '^[0-9]+(ms|s|m|h|d)$' });
+  return measured(DURATION, low, high, about);
 }
 
 /**
@@ -180,8 +186,6 @@ export function interfacePattern(about: string) {
     .meta({ description: about, form: 'interface name' });
 }
 
-export type Ipv4Prefix = { readonly address: number; readonly length: number };
-
 /** The schema of an IPv4 network, such as 10.96.0.0/12. The bits after the prefix length must be 0. */
 export function ipv4Prefix(about: string) {
   return z
@@ -190,12 +194,10 @@ export function ipv4Prefix(about: string) {
     .meta({ description: about, form: 'IPv4 network' });
 }
 
-/** Parses the text of an IPv4 network. Returns undefined for any other text. */
-export function prefixIn(text: string): Ipv4Prefix | undefined {
-  const [address = '', length = '', ...more] = text.split('/');
-  if (isIP(address) !== 4 || more.length > 0 || !/^([12]?\d|3[0-2])$/.test(length)) return undefined;
-  const number = address.split('.').reduce((sum, octet) => sum * 256 + Number(octet), 0);
-  return number % 2 ** (32 - Number(length)) === 0 ? { address: number, length: Number(length) } : undefined;
+/** Returns undefined for a text that is no IPv4 network with a prefix length. */
+export function prefixIn(text: string): Prefix<number> | undefined {
+  const network = text.includes('/') ? parseIpv4Cidr(text) : undefined;
+  return network === undefined || network.hostBits ? undefined : network.prefix;
 }
 
 function interfaceProblem(value: string): string | undefined {

@@ -13,7 +13,9 @@ export type Refusal = {
   readonly assertions?: readonly AssertionFailure[];
 };
 
-/** A problem of a query parameter that only the node can find. `pointer`: `?name`. */
+/**
+ * A problem of a query parameter that only the node can find. `pointer`: the name of the parameter after `?`.
+ */
 type ParameterProblem = {
   readonly pointer: string;
   readonly code: 'invalid_parameter';
@@ -44,6 +46,7 @@ export type RefusalCode =
   | 'member_refused' // HTTP 409: a node of the cluster refused the policy; the detail names the node
   | 'invalid_config' // HTTP 409: the configuration file has errors; `problems` lists them
   | 'would_unpolice' // HTTP 409: the reload would end the policing of an existing interface
+  | 'would_open' // HTTP 409: with the file of the reload, the policy in force would pass all IPv6
   | 'reload_failed' // HTTP 503: a part could not apply the new configuration
   | 'write_conflict' // HTTP 409: another node changed the same objects at the same time
   | 'precondition_failed' // HTTP 412: the stored revision is not the expected revision

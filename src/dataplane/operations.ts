@@ -1,3 +1,5 @@
+import { bitsOf, familyOf } from '#addresses/ip-address.js';
+import { hasAddress } from '#addresses/memory-words.js';
 import type {
   Datapath,
   FlowFilter,
@@ -11,11 +13,11 @@ import type {
 } from '#contracts/datapath/datapath.js';
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
 import type { Arrival, OpenFlow } from '#contracts/policy/explain-facts.js';
-import type { Packet, Prefix, Range } from '#contracts/policy/policy-model.js';
+import type { Address, Packet, Prefix, Range } from '#contracts/policy/policy-model.js';
 import { type Refusal, refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 
-/** Each function returns a `Refusal` while no datapath is open. */
+/** Functions about the present traffic. Each returns a `Refusal` while no datapath is open. */
 export type Traffic = {
   hits(query: HitQuery): Promise<HitReport | Refusal>;
   /** Returns the traffic of the source groups; see `Datapath.groupTraffic`. Null if none is counted. */
@@ -25,9 +27,9 @@ export type Traffic = {
   /** Returns the present grants (addresses learned for hostname patterns); see `Datapath.learned`. */
   learned(): Promise<readonly Learned[] | Refusal>;
   /** Returns the interfaces on which packets from `source` arrive; see `Datapath.arrival`. */
-  arrival(source: number): Promise<Arrival | Refusal>;
+  arrival(source: Address): Promise<Arrival | Refusal>;
   /** Returns how the node translates the destination of a packet; see `Datapath.destinationTranslation`. */
-  destinationTranslation(packet: Packet<number>): Promise<DestinationTranslation | null | Refusal>;
+  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null | Refusal>;
 };
 
 const ABSENT = refusal(
@@ -63,15 +65,17 @@ export function trafficOver(datapath: Datapath | null, isEngaged: () => boolean)
 /** Returns the hostname patterns for which an address was learned from DNS; null if no datapath is open. */
 export async function grantedFor(
   traffic: Pick<Traffic, 'learned'>,
-  address: number,
+  address: Address,
 ): Promise<readonly string[] | null> {
   const learned = await traffic.learned();
   if ('kind' in learned) return null;
-  return learned.filter(({ addresses }) => addresses.includes(address >>> 0)).map(({ pattern }) => pattern);
+  return learned
+    .filter(({ family, addresses }) => family === familyOf(address) && hasAddress(addresses, address))
+    .map(({ pattern }) => pattern);
 }
 
 /** Returns the interfaces on which packets from `source` arrive; null if no datapath is open. */
-export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: number): Promise<Arrival | null> {
+export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: Address): Promise<Arrival | null> {
   const arrival = await traffic.arrival(source);
   return 'kind' in arrival ? null : arrival;
 }
@@ -79,14 +83,14 @@ export async function arrivalOf(traffic: Pick<Traffic, 'arrival'>, source: numbe
 /** Returns how the node translates the destination of a packet; null without NAT or without a datapath. */
 export async function translationOf(
   traffic: Pick<Traffic, 'destinationTranslation'>,
-  packet: Packet<number>,
+  packet: Packet,
 ): Promise<DestinationTranslation | null> {
   const translation = await traffic.destinationTranslation(packet);
   return translation !== null && 'kind' in translation ? null : translation;
 }
 
 /** Returns the live flow of a packet. Returns null if the packet has no flow, or if no datapath is open. */
-export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet<number>): Promise<OpenFlow | null> {
+export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet): Promise<OpenFlow | null> {
   const { source, destination, sourcePort, destinationPort, protocol } = packet;
   const [ends, ports] = [[source, destination].map(alone), [sourcePort, destinationPort].map(portAlone)];
   const filter = anyFlow({
@@ -95,7 +99,7 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
   });
   const page = await traffic.flows({ filter, after: null, limit: BETWEEN_TWO });
   if ('kind' in page) return null;
-  const isOf = (flow: LiveFlow, from: number, port: number) => flow.source === from >>> 0 && flow.ports?.[0] === port;
+  const isOf = (flow: LiveFlow, from: Address, port: number) => flow.source === from && flow.ports?.[0] === port;
   const asked = page.items.find((flow) => isOf(flow, source, sourcePort));
   const flow = asked ?? page.items.find((found) => isOf(found, destination, destinationPort));
   if (flow === undefined) return null;
@@ -110,7 +114,7 @@ export async function openFlowOf(traffic: Pick<Traffic, 'flows'>, packet: Packet
   };
 }
 
-const alone = (address: number): Prefix<number> => ({ address: address >>> 0, length: 32 });
+const alone = (address: Address): Prefix => ({ address, length: bitsOf(address) });
 const portAlone = (port: number): Range => ({ low: port, high: port });
 /**
  * The maximum number of flows that the filter can match: two addresses give two directions, and two ports

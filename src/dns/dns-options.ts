@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import type { DnsSettings } from '#contracts/config/config-reload.js';
 
 export type Endpoint = { readonly host: string; readonly port: number };
@@ -9,6 +10,11 @@ export type DnsOptions = DnsSettings & {
    * these queries to the proxy.
    */
   readonly transparent: boolean;
+  /**
+   * Whether rules with names match IPv6 packets (`dataplane.ipv6: enforce`). If not, AAAA records are
+   * removed.
+   */
+  readonly grantsIpv6: boolean;
   /** The packet mark (`SO_MARK`) of all packets that the proxy sends; 0 sets no mark. */
   readonly mark: number;
   /**
@@ -16,10 +22,12 @@ export type DnsOptions = DnsSettings & {
    * within this time, in milliseconds. The default is 100 (D12).
    */
   readonly grantTimeoutMs?: number;
-  /** The proxy closes a TCP connection that is idle for this time in milliseconds. The default is 10,000. */
+  /**
+   * The proxy closes a TCP connection that is idle for this time in milliseconds. The default is 10,000.
+   */
   readonly tcpIdleMs?: number;
 };
 
 export function textOf({ host, port }: Endpoint): string {
-  return `${host}:${port}`;
+  return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }

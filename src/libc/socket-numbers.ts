@@ -1,6 +1,7 @@
 /** Numbers of the socket API of Linux that several files use. */
 export const AF_UNIX = 1;
 export const AF_INET = 2;
+export const AF_INET6 = 10;
 export const SOCK_STREAM = 1;
 export const SOCK_DGRAM = 2;
 export const SOCK_RAW = 3;

@@ -12,7 +12,7 @@ const STANDARD_OUTPUT = 1;
 
 export type NodeLog = {
   readonly log: Logger;
-  /** Changes the level and the format of the next lines. */
+  /** Sets the level and the format of all further log lines. */
   change(settings: Config['log']): void;
 };
 
@@ -100,4 +100,14 @@ export function logFacts(system: System, log: Logger): void {
       default:
     }
   });
+}
+
+/** Returns a function that logs why the stored policy is not in force: once for each reason. */
+export function restoreFailureLog(log: Logger): (failure: unknown) => void {
+  let logged = '';
+  return (failure) => {
+    const reason = failure instanceof Error ? failure.message : String(failure);
+    if (reason !== logged) log.error({ reason }, 'the stored policy could not be put in force');
+    logged = reason;
+  };
 }

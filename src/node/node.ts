@@ -31,7 +31,7 @@ import { openStore, type Shared } from '#store/store.js';
 import type { KvStore } from '#store/store-types.js';
 import { createAuthority } from '#store/tokens/authority.js';
 import { listen } from './listen.js';
-import { createLog, logFacts } from './log.js';
+import { createLog, logFacts, restoreFailureLog } from './log.js';
 import { managementOf, timePhase } from './management.js';
 import { apiOptions, clusterOpener, dnsOptions, partSettings, servicePlaneOptions } from './options.js';
 import { FollowedPolicyFiles } from './policy-file.js';
@@ -126,6 +126,7 @@ export async function runNode(
             datapath,
             interfaces: config.dataplane.interfaces,
             policeLocal: config.dataplane.policeLocal,
+            ipv6: config.dataplane.ipv6,
             divertsDns: config.dns?.transparent ?? false,
             reversePath: config.dataplane.reversePath,
             openFailed: otherProcessTimeout(giveUp),
@@ -134,7 +135,7 @@ export async function runNode(
           };
     dataplane?.datapath.watch((change) => {
       if (change.type === 'forwarding_changed')
-        log.info({ way: change.way, reason: change.reason }, 'forwarding changed');
+        log.info({ family: change.family, way: change.way, reason: change.reason }, 'forwarding changed');
       // Log a warning for other changes, such as a lost interface, link or guard. The dataplane repairs the
       // loss itself, but the operator must know about it.
       else log.warn(change, 'dataplane changed');
@@ -176,6 +177,7 @@ export async function runNode(
       servicePlane: plane === null ? null : { plane, interceptCa },
       fallback: config.policy.fallback,
       activationTimeoutMs: config.policy.activationTimeoutMs,
+      restoreFailed: restoreFailureLog(log),
       cluster,
       nodeId: config.node.id,
       inCluster: config.kubernetes.inCluster,

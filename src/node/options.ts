@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { createSecureContext } from 'node:tls';
 import type { Logger } from 'pino';
 import type { PartSettings } from '#actors/reload.actor.js';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { readConsoleFiles } from '#api/console/console-files.js';
 import type { createApi } from '#api/server.js';
 import type { Cluster, ClusterOptions } from '#cluster/cluster.js';
@@ -14,7 +15,6 @@ import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
@@ -22,7 +22,7 @@ import { fileSeal } from '#store/settings/seal.js';
 import type { KvStore } from '#store/store-types.js';
 import { built } from '#threads/built-file.js';
 
-/** Returns the settings of the parts that a reload changes by messages. */
+/** Returns the settings that a reload sends to running parts of the node. */
 export function partSettings({ dataplane, dns, servicePlane }: Config): PartSettings {
   return {
     interfaces: dataplane?.interfaces ?? null,
@@ -54,6 +54,7 @@ export function dnsOptions(dns: NonNullable<Config['dns']>, dataplane: Config['d
   return {
     ...dnsSettings(dns),
     transparent: dns.transparent,
+    grantsIpv6: dataplane?.ipv6 === 'enforce',
     mark: dataplane === null ? 0 : exemptBit(dataplane.markMask),
   };
 }
@@ -88,11 +89,11 @@ export async function clusterOpener(
     const failed = (reason: string): void =>
       log.error(`the certificate of cluster.peer.tls could not be renewed: ${reason}`);
     return (kv) =>
-      new Cluster(kv, { ...clusterOptions(node.id, configured, version, fileIdentity(tls, failed)), history });
+      new Cluster(kv, { ...clusterOptions(config, configured, version, fileIdentity(tls, failed)), history });
   }
   return (kv) => {
     const own = new OwnIdentity(node.id, join(node.dataDir, 'peer-identity.pem'));
-    const cluster = new Cluster(kv, { ...clusterOptions(node.id, configured, version, own.next), history });
+    const cluster = new Cluster(kv, { ...clusterOptions(config, configured, version, own.next), history });
     cluster.certificate.identity.subscribe((identity) => {
       own
         .keep(identity)
@@ -103,7 +104,7 @@ export async function clusterOpener(
 }
 
 function clusterOptions(
-  id: string,
+  { node: { id }, dataplane }: Config,
   { etcd, peer, prefix, sealKeyFile }: NonNullable<Config['cluster']>,
   version: string,
   identity: ClusterOptions['identity'],
@@ -124,7 +125,12 @@ function clusterOptions(
       user: user === null ? null : { name: user.name, password: passwordIn(user) },
       sealKey: sealKeyFile === null ? null : textIn(sealKeyFile),
     }),
-    self: { id, address: `${isIPv6(host) ? `[${host}]` : host}:${port}`, version },
+    self: {
+      id,
+      address: `${isIPv6(host) ? `[${host}]` : host}:${port}`,
+      version,
+      ...(dataplane && { ipv6: dataplane.ipv6 }),
+    },
     identity,
     local: sealKeyFile === null ? ['setting/tls-intercept-ca'] : [],
     seal: sealKeyFile === null ? null : fileSeal(sealKeyFile, true),

@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { z } from 'zod';
 import type { ReloadPorts } from '#actors/reload.actor.js';
 import type { System } from '#actors/system-contract.js';
 import { Refused } from '#bus/refused.js';
@@ -6,10 +7,13 @@ import type { Config } from '#config/config.js';
 import { ConfigError, withPointer } from '#config/config-problem.js';
 import type { RunningConfig } from '#config/reload/running-config.js';
 import { RELOAD_PARTS, type ReloadPlan } from '#contracts/config/config-reload.js';
+import type { Action } from '#contracts/policy/policy-model.js';
+import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { policedAmong, readPolicedNames } from '#dataplane/attach/interfaces/policed-names.js';
 import { Pins } from '#dataplane/attach/pins.js';
 import { listed } from '#dataplane/review/listed-names.js';
+import { parseAction } from '#policy/model/keywords.js';
 import { checkPolicyFiles, type FollowedPolicyFiles, type PolicyFiles } from './policy-file.js';
 
 export type ReloadTargets = {
@@ -32,8 +36,9 @@ export function reloadPorts({ running, policyFiles, ...targets }: ReloadTargets)
   const configOf = (which: 'next' | 'running'): Config => (which === 'next' ? running.next : running.config);
   return {
     read: async ({ allowUnpoliced }) => planOf(running, allowUnpoliced),
-    validate: async ({ parts }, { allowUnpoliced }) => {
+    validate: async ({ parts }, { allowUnpoliced, allowOpen }) => {
       if (parts.includes('dataplane') && !allowUnpoliced) refuseToUnpolice(configOf('running'), configOf('next'));
+      if (!allowOpen) await refuseToOpen(running.config, running.file, targets.system());
       if (!parts.includes('policy_file')) return;
       const refusal = await checkPolicyFiles(filesOf(running.next), targets.system()).catch((failure: Error) => {
         throw new Refused({ kind: 'refused', code: 'invalid_config', detail: failure.message });
@@ -62,7 +67,12 @@ export function reloadPorts({ running, policyFiles, ...targets }: ReloadTargets)
  */
 export async function reloadBySighup({ configuration }: Pick<System, 'configuration'>, log: Logger): Promise<void> {
   const before = configuration.lastReload();
-  const outcome = await configuration.reload({ dryRun: false, allowUnpoliced: false, author: 'SIGHUP' });
+  const outcome = await configuration.reload({
+    dryRun: false,
+    allowUnpoliced: false,
+    allowOpen: false,
+    author: 'SIGHUP',
+  });
   if (outcome.kind === 'refused' && configuration.lastReload() === before)
     log.warn({ code: outcome.code }, `SIGHUP was refused: ${outcome.detail}`);
 }
@@ -83,6 +93,30 @@ function refuseToUnpolice({ dataplane: running }: Config, { dataplane: next }: C
   if (released.length === 0) return;
   const detail = `${listed(released)} would no longer be policed: dataplane.interfaces of the file does not contain it`;
   throw new Refused({ kind: 'refused', code: 'would_unpolice', detail });
+}
+
+/**
+ * Throws a `Refused` error if Weir drops IPv6 by `running`, and after a restart with `file` the default of
+ * the policy in force would pass it. That policy has no IPv6 sources, so its default decides all IPv6.
+ */
+async function refuseToOpen(running: Config, file: Config, { policies }: Pick<System, 'policies'>): Promise<void> {
+  if (running.dataplane?.ipv6 !== 'drop' || file.dataplane?.ipv6 !== 'enforce') return;
+  const why = whyDefaultPasses(await policies.read({ by: 'active' }), file.policy.fallback);
+  if (why === null) return;
+  const detail = `all IPv6 would pass after a restart: dataplane.ipv6 of the file is enforce, and ${why}`;
+  throw new Refused({ kind: 'refused', code: 'would_open', detail });
+}
+
+const withDefault = z.object({ default_policy: z.string().optional() });
+
+/** Returns why the default of the active policy passes packets; null if it denies them. */
+function whyDefaultPasses(active: StoredPolicy | null, fallback: Action): string | null {
+  if (active === null) return fallback === 'allow' ? 'no policy is active, and policy.fallback is allow' : null;
+  const { default_policy: word } = withDefault.parse(JSON.parse(Buffer.from(active.body).toString()));
+  if (active.record.mode === 'audit') return 'the policy in force is in the mode audit';
+  if (word !== undefined)
+    return parseAction(word) === 'allow' ? 'default_policy of the policy in force is allow' : null;
+  return fallback === 'allow' ? 'policy.fallback is allow' : null;
 }
 
 /**

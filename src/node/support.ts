@@ -1,7 +1,10 @@
 import type { System } from '#actors/system-contract.js';
+import { formatAddress } from '#addresses/ip-address.js';
+import { memoryAddressAt } from '#addresses/memory-words.js';
 import type { Config } from '#config/config.js';
 import type { RunningConfig } from '#config/reload/running-config.js';
 import type { HitReport } from '#contracts/datapath/datapath.js';
+import { ADDRESS_WORDS } from '#contracts/policy/address-words.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { chains, hookPrograms, NETWORK_TEXTS, settings } from '#dataplane/machine/machine-network.js';
@@ -15,7 +18,6 @@ import type { NodeStats } from '#observe/metrics/stats.js';
 import type { StatsSeries } from '#observe/metrics/stats-series.js';
 import { type Collector, jsonFile, linesFile, textFile } from '#observe/sysdump/collector.js';
 import { createSysdumps, type Sysdumps } from '#observe/sysdump/sysdump.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 export type SupportSources = {
   readonly version: string;
@@ -109,10 +111,10 @@ function ofPolicies(system: System): Collector[] {
 }
 
 function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['dataplane']>): Collector[] {
-  const { pinPath, interfaces, markMask, reversePath } = dataplane;
+  const { pinPath, interfaces, markMask, reversePath, policeLocal, ipv6 } = dataplane;
   return [
     jsonFile('dataplane/status.json', () =>
-      dataplaneStatus({ pinPath, configured: { interfaces, markMask, reversePath } }),
+      dataplaneStatus({ pinPath, configured: { interfaces, markMask, reversePath, policeLocal, ipv6 } }),
     ),
     jsonFile('dataplane/programs.json', hookPrograms),
     linesFile('dataplane/hits.jsonl', async function* () {
@@ -136,13 +138,13 @@ function ofDataplane({ traffic }: System, dataplane: NonNullable<Config['datapla
     linesFile('dataplane/grants.jsonl', async function* () {
       const now = process.hrtime.bigint();
       let left = MAX_GRANTS;
-      for (const { pattern, addresses, expiresAtNs } of await resultOf(traffic.learned())) {
+      for (const { pattern, family, addresses, expiresAtNs } of await resultOf(traffic.learned())) {
         if (left === 0) break;
-        const shown = [...addresses.subarray(0, left)];
+        const shown = [...expiresAtNs.subarray(0, left).keys()];
         left -= shown.length;
-        yield shown.map((address, at) => ({
+        yield shown.map((at) => ({
           pattern,
-          address: formatAddress(address),
+          address: formatAddress(memoryAddressAt(addresses, at * ADDRESS_WORDS[family], family)),
           expires_in_ms: Number(((expiresAtNs[at] ?? now) - now) / 1_000_000n),
         }));
       }

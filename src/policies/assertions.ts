@@ -1,7 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { type AssertionProblem, readAssertions } from '#analysis/answer/assertion-document.js';
 import { unregioned } from '#analysis/answer/unregioned.js';
-import { IPV4 } from '#analysis/engine/address-space.js';
+import { spacesOf } from '#analysis/engine/address-space.js';
 import { Refused } from '#bus/refused.js';
 import type { Assertion, AssertionResult } from '#contracts/analysis/assertion.js';
 import { etagOf } from '#contracts/policy/policy-record.js';
@@ -14,7 +14,7 @@ import type { AssertionList, AssertionStore } from '#store/store-types.js';
 import { type AnalysisPorts, analysePolicies, type PolicyReference } from './analysis.js';
 import { formerPlace } from './write/assertion-check.js';
 
-/** The maximum number of regions of an assertion in a response. */
+/** The maximum number of sets of flows (regions) for each assertion in a response. */
 const REGIONS = 3;
 /** The time in milliseconds for which a response waits for results. The analysis goes on after it. */
 const RESULTS_WAIT_MS = 2_000;
@@ -53,7 +53,8 @@ type Ports = {
 };
 
 export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Ports): AssertionOperations {
-  /** The results of the list and the policy that were asked last. */
+  const spaces = spacesOf(analysis.surroundings.ipv6);
+  /** The results for the latest request, with its list of assertions and its policy as the key. */
   let latest: { readonly key: string; readonly found: Promise<readonly AssertionResult[] | Refusal> } | null = null;
   return {
     read: () => store.read(),
@@ -69,7 +70,8 @@ export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Po
         const forget = (): void => {
           if (latest === asked) latest = null;
         };
-        // The next question asks again after a refusal, such as a full queue, and after an error.
+        // Do not keep a refusal (such as a full queue) or an error: the next request computes the results
+        // again.
         void asked.found.then((found) => {
           if ('code' in found) forget();
         }, forget);
@@ -84,7 +86,7 @@ export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Po
       return results;
     },
     problemsOf: (document) => {
-      const read = readAssertions(document, assertionsSchema, IPV4);
+      const read = readAssertions(document, assertionsSchema, spaces);
       return 'problems' in read ? invalid(read.problems, '') : null;
     },
     write: ({ change, only, author, expectedRevision, dryRun }) =>
@@ -92,7 +94,7 @@ export function assertionsOver({ store, analysis, waitMs = RESULTS_WAIT_MS }: Po
         const next = (stored: readonly Assertion[] | null): readonly Assertion[] => {
           const changed = change(stored);
           if ('code' in changed) throw new Refused(changed);
-          const read = readAssertions({ assertions: changed }, assertionsSchema, IPV4);
+          const read = readAssertions({ assertions: changed }, assertionsSchema, spaces);
           if ('problems' in read) throw new Refused(invalid(read.problems, placeOf(changed, only)));
           return changed;
         };
@@ -122,7 +124,9 @@ function placeOf(assertions: readonly Assertion[], only: string | undefined): st
   return only === undefined ? '' : `/assertions/${assertions.findIndex(({ id }) => id === only)}`;
 }
 
-/** `base`: the pointer of the body of the request in the list. */
+/**
+ * Returns a refusal with problems of assertions. `base`: the JSON pointer of the request body in the list.
+ */
 function invalid(found: readonly AssertionProblem[], base: string): Refusal {
   const problems = found.map((problem) =>
     problem.pointer.startsWith(`${base}/`) ? { ...problem, pointer: problem.pointer.slice(base.length) } : problem,

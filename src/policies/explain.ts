@@ -2,7 +2,7 @@ import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { ListedMembership } from '#contracts/kubernetes/membership.js';
 import type { ExplainNode, UnforwardedReason } from '#contracts/policy/explain-facts.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import { etagOf, type StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
@@ -34,12 +34,12 @@ export type ExplainPorts = {
    * Returns the state of the node that affects the decision about a packet. `ofDraft`: the request is about a
    * draft (a policy in the request).
    */
-  readonly node: (packet: Packet<number>, ofDraft: boolean) => Promise<ExplainNode>;
+  readonly node: (packet: Packet, ofDraft: boolean) => Promise<ExplainNode>;
   /** Returns why the DNS proxy answers a lookup of a name itself; null if it does not or does not run. */
   readonly unforwardedReason: (name: string) => UnforwardedReason | null;
   /** Returns which selectors are resolved, and which of them select a source. */
-  readonly membership: (source: number, ofDraft: boolean) => ListedMembership;
-  readonly ownerOf: (address: number) => OwnerName | null;
+  readonly membership: (source: Address, ofDraft: boolean) => ListedMembership;
+  readonly ownerOf: (address: Address) => OwnerName | null;
   /** Returns the generation that the kernel enforces instead of the active policy; null if there is none. */
   readonly enforcedInstead: () => Promise<number | null>;
 };
@@ -142,7 +142,7 @@ async function withNode({ node }: Pick<ExplainPorts, 'node'>, asks: PacketQuery,
 }
 
 /** Returns the source address of a request, and its destination addresses before and after translation. */
-function addressesOf(query: ExplainQuery): readonly [number, ...number[]] {
+function addressesOf(query: ExplainQuery): readonly [Address, ...Address[]] {
   if ('query' in query) return [query.source];
   const { packet, real } = query;
   return [packet.source, packet.destination, ...(real === undefined ? [] : [real.packet.destination])];

@@ -108,6 +108,9 @@ class ReadGroup implements Group {
       JSON.parse(this.#text.toString()) as SourceGroupConfig,
       this.pointer,
       this.mode,
+      // Without this option, `0.0.0.0/0` would also match IPv6 on a node with IPv6 policies. A node without
+      // them has no IPv6 packets to decide, so the option changes nothing there.
+      { ipv6: true },
     ).rules;
     return this.#rules;
   }

@@ -1,10 +1,12 @@
 import type { Server, Socket } from 'node:net';
 import { constants, release } from 'node:os';
+import type { Address, Family } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
 import { lacking } from '#libc/proc/capabilities.js';
 import {
   AF_INET,
+  AF_INET6,
   SO_MARK,
   SOCK_CLOEXEC,
   SOCK_DGRAM,
@@ -45,6 +47,9 @@ const KEEPALIVE = [
 ] as const;
 const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
+/** Size of struct sockaddr_in6, and the offset of its address. */
+export const SOCKADDR_IN6_BYTES = 28;
+const SOCKADDR_IN6_ADDRESS = 8;
 
 export type SocketOptions = {
   /** The mark (SO_MARK) of all packets that the socket sends; 0 for no mark. */
@@ -60,9 +65,10 @@ export type SocketOptions = {
 
 export type SocketKind = keyof typeof TYPES;
 
-/** Returns the descriptor of a new non-blocking IPv4 socket. The caller owns the descriptor. */
-export function openSocket(kind: SocketKind, options: SocketOptions): number {
-  const fd = check('open a socket', libc.socket(AF_INET, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+/** Returns the descriptor of a new non-blocking socket. The caller owns the descriptor. */
+export function openSocket(kind: SocketKind, options: SocketOptions, family: Family = 'ipv4'): number {
+  const domain = family === 'ipv4' ? AF_INET : AF_INET6;
+  const fd = check('open a socket', libc.socket(domain, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   try {
     setOptions(fd, kind, options);
     return fd;
@@ -121,8 +127,13 @@ export function canAssignToShared(): boolean {
 }
 
 /** Returns the descriptor of a new socket after `prepare`. If `prepare` throws, closes the socket. */
-function preparedSocket(kind: SocketKind, options: SocketOptions, prepare: (fd: number) => void): number {
-  const fd = openSocket(kind, options);
+function preparedSocket(
+  kind: SocketKind,
+  options: SocketOptions,
+  prepare: (fd: number) => void,
+  family: Family = 'ipv4',
+): number {
+  const fd = openSocket(kind, options, family);
   try {
     prepare(fd);
     return fd;
@@ -154,10 +165,12 @@ export function openReceiver(at: { readonly address: number; readonly port: numb
 }
 
 /** Returns the descriptor of a UDP socket that is connected to `to`. */
-export function openSender(to: { readonly address: number; readonly port: number }, options: SocketOptions): number {
-  return preparedSocket('udp', options, (fd) => {
-    check('connect', libc.connect(fd, sockaddr(to.address, to.port), SOCKADDR_BYTES));
-  });
+export function openSender(to: { readonly address: Address; readonly port: number }, options: SocketOptions): number {
+  const name = sockaddr(to.address, to.port);
+  const connect = (fd: number): void => {
+    check('connect', libc.connect(fd, name, name.length));
+  };
+  return preparedSocket('udp', options, connect, typeof to.address === 'number' ? 'ipv4' : 'ipv6');
 }
 
 /** Returns a descriptor of the same socket. The socket stays open until all its descriptors are closed. */
@@ -241,12 +254,23 @@ function resetAtClose(fd: number): void {
 }
 const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 
-/** Returns the bytes of a sockaddr_in. `address` and `port` are in host byte order. */
-export function sockaddr(address: number, port: number): Uint8Array {
-  const bytes = new Uint8Array(SOCKADDR_BYTES);
+/** Returns the bytes of a sockaddr_in or sockaddr_in6. `address` and `port` are in host byte order. */
+export function sockaddr(address: Address, port: number): Uint8Array {
+  const bytes = new Uint8Array(typeof address === 'number' ? SOCKADDR_BYTES : SOCKADDR_IN6_BYTES);
   const view = new DataView(bytes.buffer);
-  view.setUint16(0, AF_INET, true);
+  view.setUint16(0, typeof address === 'number' ? AF_INET : AF_INET6, true);
   view.setUint16(2, port);
-  view.setUint32(4, address);
+  if (typeof address === 'number') view.setUint32(4, address);
+  else {
+    view.setBigUint64(SOCKADDR_IN6_ADDRESS, address >> 64n);
+    view.setBigUint64(SOCKADDR_IN6_ADDRESS + 8, BigInt.asUintN(64, address));
+  }
   return bytes;
+}
+
+/** Returns the address in a sockaddr_in or sockaddr_in6, in host byte order. */
+export function addressInSockaddr(bytes: Uint8Array): Address {
+  const view = new DataView(bytes.buffer, bytes.byteOffset);
+  if (view.getUint16(0, true) === AF_INET) return view.getUint32(4);
+  return (view.getBigUint64(SOCKADDR_IN6_ADDRESS) << 64n) | view.getBigUint64(SOCKADDR_IN6_ADDRESS + 8);
 }

@@ -63,7 +63,7 @@ export type SharedStore = KvStore & {
 type WriteOptions = { readonly sync: boolean };
 export type KvPut = { readonly type: 'put'; readonly key: string; readonly value: Uint8Array };
 export type KvOperation = KvPut | { readonly type: 'delete'; readonly key: string };
-/** The reads of single values. */
+/** The functions that read single values of the store. */
 export type KvReads = Pick<KvStore, 'get' | 'getMany'>;
 /**
  * A range of keys from `gte` (inclusive) to `lt` (exclusive), in descending order if `reverse` is true.
@@ -103,7 +103,9 @@ export type PolicyStore = {
    * Emits the generation that this node must enforce, after each change that was not written by this node.
    */
   readonly followed: Observable<number>;
-  /** Emits the present pending change, or null, and then each new one. */
+  /**
+   * Emits the present policy change that is unconfirmed or being rolled out, or null, and then each new one.
+   */
   readonly pending: Observable<PendingChange | null>;
   /**
    * On a single node: emits the pending change that must be confirmed with its deadline, or null, and then
@@ -153,7 +155,7 @@ export type PolicyStore = {
   generation(): Promise<number>;
   /** Returns the id of the last commit; empty before the first one. */
   headCommit(): Promise<string>;
-  /** Returns the highest generation that is used, or that a pending change reserves. */
+  /** Returns the highest generation number that is used, or that the revert of a pending change would use. */
   reservedGeneration(): Promise<number>;
   /** Returns whether any policy was ever active on this node (D27). */
   everActivated(): Promise<boolean>;
@@ -162,7 +164,7 @@ export type PolicyStore = {
 /** A page of a history: at most `limit` revisions below the revision `before`. By default all revisions. */
 export type HistoryPage = { readonly before?: number; readonly limit?: number };
 
-/** A policy to enforce. `stored`: null if no policy is active. */
+/** The policy that this node must enforce. `stored`: null if no policy is active. */
 export type PolicyToEnforce = Omit<EnforcedRecord, 'record'> & { readonly stored: StoredPolicy | null };
 
 export type EnforcedRecord = {
@@ -212,16 +214,17 @@ export type Integration = {
   readonly ca_cert_pem: string;
   readonly service_account_token: string;
 };
-export type IntegrationRecord = Integration & {
-  /**
-   * The revision of the integration: 1 for the first write, then 1 more for each write. After a removal, the
-   * next write has revision 1 again.
-   */
+/** The last write of a stored value. */
+export type LastWrite = {
+  /** The number of writes of the value, beginning with 1. */
   readonly revision: number;
-  readonly created_at: string;
+  /** ISO 8601, UTC. */
   readonly updated_at: string;
+  /** The author of the write: the subject of a token, or the part of the node that wrote. */
   readonly updated_by: string;
 };
+/** After a removal of the integration, the next write has revision 1 again. `created_at`: ISO 8601, UTC. */
+export type IntegrationRecord = Integration & LastWrite & { readonly created_at: string };
 
 export type IntegrationStore = {
   /** Returns all integrations sorted by name. */
@@ -230,31 +233,25 @@ export type IntegrationStore = {
   readonly unreadable: ReadonlySet<string>;
   get(name: string): Promise<IntegrationRecord | null>;
   /**
-   * Writes an integration. `expected` is the revision that must be stored: 0 if there must be no integration,
-   * omitted if any revision is accepted. Throws `revision_conflict` if another revision is stored.
+   * Writes an integration (a Kubernetes API server). `expected` is the revision that must be stored: 0 if
+   * there must be no integration, omitted if any revision is accepted. Throws `revision_conflict` if another
+   * revision is stored.
    */
   put(integration: Integration, author: string, expected?: number): Promise<IntegrationRecord>;
-  /** Removes an integration. Returns whether the integration existed. */
+  /** Removes an integration (a Kubernetes API server). Returns whether the integration existed. */
   remove(name: string, expected?: number): Promise<boolean>;
   /** Emits after each change of an integration, by this node or by another node of the cluster. */
   readonly changed: Observable<void>;
 };
 
-/** The intercept CA as stored (D26). */
-export type InterceptCaRecord = {
+/** The intercept CA as stored (D26). A removal does not reset the revision. */
+export type InterceptCaRecord = LastWrite & {
   readonly cert_pem: string;
   /** The certificates of the CAs above the intercept CA, beginning with its issuer. */
   readonly chain_pem: string;
   /** SHA-256 of the DER form of the CA certificate, as 64 hexadecimal digits in lower case. */
   readonly fingerprint: string;
   readonly sealed_key: string;
-  /**
-   * The revision of the CA: 1 for the first write, then 1 more for each write. A removal does not reset the
-   * revision.
-   */
-  readonly revision: number;
-  readonly updated_at: string;
-  readonly updated_by: string;
 };
 type InterceptCaWrite = {
   readonly certPem: string;

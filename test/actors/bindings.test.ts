@@ -55,7 +55,7 @@ test('each actor provides an implementation of every invoked actor of its statec
     ...store,
     thread: threadHere(),
     membership: async () => NOTHING_LISTED,
-    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
     enforced: false,
     now,
     adoptedGeneration: () => 0,

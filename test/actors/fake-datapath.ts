@@ -8,6 +8,7 @@ import type {
   Missing,
   Review,
 } from '#contracts/datapath/datapath.js';
+import { proofBy } from '#dataplane/thread/proof.js';
 
 /**
  * A fake `Datapath` for tests. It lists the calls in `log`; a test sets the other members to change the
@@ -96,10 +97,10 @@ export function fakeDatapath(): FakeDatapath {
       staged = generation;
       return { lines: program.ranks, capacityLines: 1_000 };
     },
-    prove: async ({ classes, complete, expected }) => {
+    prove: async (samples) => {
       fake.log.push(`prove ${staged}`);
       await fake.on.prove?.();
-      return { classes, checked: expected.length, complete };
+      return proofBy(samples);
     },
     flip: async () => {
       fake.log.push(`flip ${staged}`);

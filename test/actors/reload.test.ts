@@ -12,7 +12,7 @@ import { startSystem, stopSystems } from './running-system.js';
 
 const NOW = '2026-01-01T00:00:00.000Z';
 const NO_FAULTS = { faults: [], warnings: [] };
-const REQUEST = { dryRun: false, allowUnpoliced: false, author: 'alice' };
+const REQUEST = { dryRun: false, allowUnpoliced: false, allowOpen: false, author: 'alice' };
 
 afterEach(stopSystems);
 

@@ -1,7 +1,7 @@
 import { filter, firstValueFrom, map, merge, timer } from 'rxjs';
 import { createSystem } from '#actors/system.js';
 import type { System, SystemPorts } from '#actors/system-contract.js';
-import type { PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
 import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import type { Store } from '#store/store.js';
@@ -94,3 +94,24 @@ export const removal = (id: string, more: Partial<PolicyWrite> = {}): PolicyWrit
   write(null, { operation: 'delete', target: { by: 'id', id }, body: new Uint8Array(), ...more });
 
 export const textOf = (body: Uint8Array): unknown => JSON.parse(new TextDecoder().decode(body));
+
+/** An integration, and a policy whose only group selects pods of it. */
+export const INTEGRATION = {
+  name: 'prod',
+  kind: 'kubernetes',
+  api_server_url: 'https://kube.test',
+  ca_cert_pem: '',
+  service_account_token: 't',
+} as const;
+const SOURCES = { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }] };
+export const SELECTING = { mode: 'enforce', policy: { source_groups: [{ id: 'pods', sources: SOURCES }] } };
+
+/** Returns the outcome of a policy write that succeeded. Throws for any other outcome. */
+export function written(outcome: PolicyOutcome): PolicyWritten {
+  if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
+  return outcome;
+}
+
+/** Returns the code of a refusal, or the codes of the warnings. */
+export const codesOf = (outcome: PolicyOutcome): string[] =>
+  outcome.kind === 'refused' ? [outcome.code] : outcome.warnings.map(({ code }) => code);

@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
-import { config, envelope, removal, singleton, startSystem, stopSystems, write } from './running-system.js';
+import { config, envelope, removal, singleton, startSystem, stopSystems, write, written } from './running-system.js';
 
 afterEach(stopSystems);
 
@@ -42,9 +42,8 @@ describe('a part that is not running', () => {
   test('a part that is not running has the readiness state `needed_but_absent` while the active policy needs the part', async () => {
     const { system, until, stateOf } = await startSystem();
     await until('policy_ready', 'never_activated');
-    const outcome = await system.policies.write(write(needy));
+    const outcome = written(await system.policies.write(write(needy)));
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['needed_but_absent', 'needed_but_absent']);
-    if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
     await system.policies.write(removal(outcome.stored.record.id));
     expect([stateOf('dns_allowlist'), stateOf('service_plane')]).toEqual(['disabled', 'disabled']);
   });

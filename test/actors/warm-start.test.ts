@@ -4,7 +4,7 @@ import type { InspectionImage } from '#contracts/service-plane/inspection-image.
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { fallbackPolicy } from '#policies/write/compiled-policy.js';
 
-const stored = fallbackPolicy('deny', 7);
+const stored = fallbackPolicy({ fallback: 'deny', ipv6: false }, 7);
 const enforced = { generation: 7, imageSha256: imageSha256(stored.program), sinceMs: null };
 
 async function accepted(found: typeof enforced | null): Promise<InspectionImage[]> {
@@ -23,7 +23,7 @@ describe('the service plane before the datapath is open', () => {
     ['another generation', { ...enforced, generation: 8 }],
     [
       'another policy with this generation',
-      { ...enforced, imageSha256: imageSha256(fallbackPolicy('allow', 7).program) },
+      { ...enforced, imageSha256: imageSha256(fallbackPolicy({ fallback: 'allow', ipv6: false }, 7).program) },
     ],
   ])(
     'the service plane accepts no connections before the datapath is open if the kernel enforces something other than the stored policy: %s',

@@ -1,12 +1,19 @@
 import { describe, expect, test } from 'vitest';
-import { flowsOf } from '#analysis/answer/service-set.js';
-import { type AddressSpace, IPV4, type Point, type Span } from '#analysis/engine/address-space.js';
+import { lastAddress, ofFamily } from '#addresses/ip-address.js';
+import { flowCount } from '#analysis/answer/flow-region.js';
+import { type AddressSpace, IPV4, IPV6, type Point, type Span } from '#analysis/engine/address-space.js';
 import { compare, type Region } from '#analysis/engine/comparison.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
-import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy, type Prefix } from '#contracts/policy/policy-model.js';
-import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
+import {
+  type Family,
+  IPPROTO,
+  type Packet,
+  PORT_PROTOCOLS,
+  type Policy,
+  type Prefix,
+} from '#contracts/policy/policy-model.js';
 import { Random, seedOf } from '#test/seed.js';
-import { cornerOf, includes } from './check-comparison.js';
+import { cornerOf, includes, packetsOf } from './check-comparison.js';
 import { edited, randomPolicy } from './edits.js';
 import { decideIn, type World } from './world.js';
 
@@ -15,25 +22,31 @@ const PAIRS = Number(process.env.WEIR_PAIRS ?? 100);
 /** Calls `check` for random policies, each with two edited versions. */
 function forPolicies(
   check: (random: Random, policies: readonly [Policy, Policy, Policy]) => void,
-  pairs = PAIRS,
+  { pairs = PAIRS, families = ['ipv4'] }: { readonly pairs?: number; readonly families?: readonly Family[] } = {},
 ): void {
   const seed = seedOf(2);
   for (let pair = 0; pair < pairs; pair++) {
     const random = new Random(seed * 1_000_003 + pair);
-    const first = randomPolicy(random);
-    const second = edited(random, first);
+    const first = randomPolicy(random, { families });
+    const second = edited(random, first, { families });
     try {
-      check(random, [first, second, edited(random, second)]);
+      check(random, [first, second, edited(random, second, { families })]);
     } catch (error) {
       throw new Error(`pair ${pair} of seed ${seed}: ${String(error)}`, { cause: error });
     }
   }
 }
 
-const regionsOf = (before: Policy, after: Policy) => compare(before, after, { space: IPV4 }).regions;
+const regionsOf = (before: Policy, after: Policy, spaces: readonly AddressSpace[] = [IPV4]) =>
+  compare(before, after, { spaces }).regions;
+
+const FAMILIES: readonly { readonly spaces: readonly AddressSpace[]; readonly families: readonly Family[] }[] = [
+  { spaces: [IPV4], families: ['ipv4'] },
+  { spaces: [IPV4, IPV6], families: ['ipv4', 'ipv6'] },
+];
 
 /** Returns a text that is equal for two regions with the same flows and the same outcomes. */
-function keyOf({ changes, ...flows }: Region, isMirrored = false): string {
+function keyOf({ changes, space: _, ...flows }: Region, isMirrored = false): string {
   const outcomes = changes.map(({ attribute, from, to }: Change) => {
     const sides = [from.outcome, to.outcome];
     return [attribute, ...(isMirrored ? sides.reverse() : sides)].join();
@@ -42,12 +55,18 @@ function keyOf({ changes, ...flows }: Region, isMirrored = false): string {
 }
 
 describe('the comparison of policies', () => {
-  test('the comparison of a policy with itself, and with a copy of it, finds no region', () => {
-    forPolicies((_random, [policy]) => {
-      expect(regionsOf(policy, policy)).toEqual([]);
-      expect(regionsOf(policy, structuredClone(policy))).toEqual([]);
-    });
-  });
+  test.each(FAMILIES)(
+    'the comparison of a policy with itself, and with a copy of it, finds no region: $families',
+    ({ spaces, families }) => {
+      forPolicies(
+        (_random, [policy]) => {
+          expect(regionsOf(policy, policy, spaces)).toEqual([]);
+          expect(regionsOf(policy, structuredClone(policy), spaces)).toEqual([]);
+        },
+        { families },
+      );
+    },
+  );
 
   test('the comparison in the other direction finds the same flows with exchanged outcomes', () => {
     forPolicies((random, [before, after]) => {
@@ -65,7 +84,7 @@ describe('the comparison of policies', () => {
     });
   });
 
-  test('each flow that changes over two edits changes in one of them', () => {
+  test('each flow that changes over two successive edits of a policy changes in at least one of them', () => {
     forPolicies((random, [first, second, third]) => {
       const parts = [...regionsOf(first, second), ...regionsOf(second, third)];
       for (const region of regionsOf(first, third))
@@ -76,54 +95,69 @@ describe('the comparison of policies', () => {
     });
   });
 
-  test('two regions that agree in all fields but one are joined, sets have gaps, and no change repeats another', () => {
-    forPolicies((_random, [before, after]) => {
-      const { regions, conditions } = compare(before, after, { space: IPV4 });
-      for (const field of ['sources', 'destinations', 'keys', 'sourcePorts'] as const) {
-        const others = regions.map((region) => JSON.stringify({ ...region, [field]: [] }));
-        expect(new Set(others).size).toBe(regions.length);
-      }
-      for (const { sources, destinations, keys, sourcePorts, changes } of regions) {
-        for (const set of [...[sources, destinations].map((spans) => spans.flatMap(limits)), keys, sourcePorts])
-          for (const [at, value] of set.entries()) expect(value).toBeGreaterThan(set[at - 1] ?? -1);
-        for (const change of changes) {
-          const weaker = changes.filter(
-            ({ attribute, condition, from, to }) =>
-              attribute === 'verdict' &&
-              change.attribute === attribute &&
-              condition !== change.condition &&
-              from.outcome === change.from.outcome &&
-              to.outcome === change.to.outcome &&
-              conditions.holds(condition, new Set(conditions.atomsOf(change.condition))),
-          );
-          expect(weaker).toEqual([]);
-        }
-      }
-    });
-  });
+  test.each(FAMILIES)(
+    'the comparison of two policies merges two sets of changed flows of a family that differ in one field only, leaves gaps between the intervals of a set, and states each change once: $families',
+    ({ spaces, families }) => {
+      forPolicies(
+        (_random, [before, after]) => {
+          const { regions, conditions } = compare(before, after, { spaces });
+          for (const field of ['sources', 'destinations', 'keys', 'sourcePorts'] as const) {
+            const others = regions.map((region) => textOf({ ...region, [field]: [] }));
+            expect(new Set(others).size).toBe(regions.length);
+          }
+          for (const { sources, destinations, keys, sourcePorts, changes } of regions) {
+            for (const set of [...[sources, destinations].map((spans) => spans.flatMap(limits)), keys, sourcePorts])
+              for (const [at, value] of set.entries()) expect(value > (set[at - 1] ?? -1)).toBe(true);
+            for (const change of changes) {
+              const weaker = changes.filter(
+                ({ attribute, condition, from, to }) =>
+                  attribute === 'verdict' &&
+                  change.attribute === attribute &&
+                  condition !== change.condition &&
+                  from.outcome === change.from.outcome &&
+                  to.outcome === change.to.outcome &&
+                  conditions.holds(condition, new Set(conditions.atomsOf(change.condition))),
+              );
+              expect(weaker).toEqual([]);
+            }
+          }
+        },
+        { families },
+      );
+    },
+  );
 
-  test('a comparison that reaches the limit of steps is right about all sources but those that it names', () => {
-    let limited = 0;
-    forPolicies((random, [before, after]) => {
-      const whole = regionsOf(before, after);
-      const { regions, left } = compare(before, after, { space: IPV4, steps: random.pick([30, 100, 300, 1_000]) });
-      if (left.length > 0) limited++;
-      const countIn = (list: readonly Region[], packet: Packet<number>) =>
-        list.filter((one) => includes(one, packet)).length;
-      for (const region of [...whole, ...regions]) {
-        const packet = cornerOf(random, region);
-        const isLeft = left.some(({ start, end }) => start <= packet.source && packet.source < end);
-        if (!isLeft) expect(countIn(regions, packet)).toBe(countIn(whole, packet));
-        expect(countIn(regions, packet)).toBeLessThanOrEqual(countIn(whole, packet));
-      }
-    });
-    expect(limited).toBeGreaterThan(PAIRS / 4);
-  });
+  test.each(FAMILIES)(
+    'a comparison that stops at its limit of steps is correct for all sources except those that it lists as not compared: $families',
+    ({ spaces, families }) => {
+      let limited = 0;
+      forPolicies(
+        (random, [before, after]) => {
+          const whole = regionsOf(before, after, spaces);
+          const { regions, left } = compare(before, after, { spaces, steps: random.pick([30, 100, 300, 1_000]) });
+          if (left.length > 0) limited++;
+          const countIn = (list: readonly Region[], packet: Packet) =>
+            list.filter((one) => includes(one, packet)).length;
+          for (const region of [...whole, ...regions]) {
+            const packet = packetsOf(random, before, region.space).corner(region);
+            const isLeft = left.some(
+              ({ space, spans }) =>
+                space === region.space && spans.some(({ start, end }) => start <= packet.source && packet.source < end),
+            );
+            if (!isLeft) expect(countIn(regions, packet)).toBe(countIn(whole, packet));
+            expect(countIn(regions, packet)).toBeLessThanOrEqual(countIn(whole, packet));
+          }
+        },
+        { families },
+      );
+      expect(limited).toBeGreaterThan(PAIRS / 4);
+    },
+  );
 
   test('the comparison finds the same regions for addresses of 128 bits', () => {
     forPolicies((_random, [before, after]) => {
       const narrow = regionsOf(before, after);
-      const wide = compare(before, after, { space: WIDE }).regions;
+      const wide = compare(before, after, { spaces: [WIDE] }).regions;
       const widened = narrow.map((region) => ({
         ...region,
         sources: region.sources.map(widenedSpan),
@@ -145,17 +179,22 @@ describe('the comparison of policies', () => {
         expect(countOf(regionsOf(small, next), false)).toBe(counted.opens);
         expect(countOf(regionsOf(next, small), false)).toBe(counted.closes);
       },
-      Math.ceil(PAIRS / 20),
+      { pairs: Math.ceil(PAIRS / 20) },
     );
     expect(classes).toBeGreaterThan(5_000);
   });
 });
 
+/** Returns a text that is equal for equal regions. */
+const textOf = ({ space, ...region }: Region): string =>
+  JSON.stringify({ family: space.family, ...region }, (_key, value: unknown) =>
+    typeof value === 'bigint' ? `${value}` : value,
+  );
+
 const NOTHING_HOLDS: World = { names: [], selectors: new Map(), denyOnly: false, blocks: new Map() };
 
 /** Returns the number of flows that open, or that close if `isBack`, while no condition holds. */
 function countOf(regions: readonly Region[], isBack: boolean): bigint {
-  const size = (spans: readonly Span[]) => spans.reduce((sum, span) => sum + IPV4.sizeOf(span), 0n);
   return regions
     .filter(({ changes }) =>
       changes.some(({ attribute, condition, from, to }) => {
@@ -163,11 +202,7 @@ function countOf(regions: readonly Region[], isBack: boolean): bigint {
         return attribute === 'verdict' && condition === 0 && !passes(old.outcome) && passes(next.outcome);
       }),
     )
-    .reduce(
-      (sum, { sources, destinations, keys, sourcePorts }) =>
-        sum + size(sources) * size(destinations) * flowsOf(keys, sourcePorts),
-      0n,
-    );
+    .reduce((sum, region) => sum + flowCount(region), 0n);
 }
 
 /**
@@ -232,7 +267,7 @@ function enumerated(before: Policy, after: Policy) {
   return found;
 }
 
-const limits = ({ start, end }: Span): number[] => [Number(start), Number(end)];
+const limits = ({ start, end }: Span): Point[] => [start, end];
 
 const bounds = (prefix: Prefix<number>): number[] => [prefix.address, lastAddress(prefix) + 1];
 
@@ -249,6 +284,7 @@ const widenedSpan = ({ start, end }: Span): Span => ({ start: widened(start), en
 /** Addresses of 128 bits, of which the policies of the test use the first 32. */
 const WIDE: AddressSpace = {
   family: 'ipv4',
+  name: 'IPv4 in 128 bits',
   bits: 128,
   end: 1n << 128n,
   examples: [],

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { formatAddress } from '#addresses/ip-address.js';
 import { analyse } from '#analysis/analyse.js';
 import { askPolicy } from '#analysis/answer/ask.js';
 import { IPV4 } from '#analysis/engine/address-space.js';
@@ -6,7 +7,6 @@ import { passes } from '#analysis/engine/decision-lists.js';
 import type { AskAnswer, FlowQuestion } from '#contracts/analysis/flow-question.js';
 import { IPPROTO, type Packet, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
 import { explain } from '#policy/explain/explain.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { Random, seedOf } from '#test/seed.js';
 import { packetGenerator } from '../policy/generate.js';
 import { randomPolicy } from './edits.js';
@@ -17,7 +17,7 @@ const QUESTIONS = Number(process.env.WEIR_PAIRS ?? 1_500);
 const QUESTIONS_OF_A_POLICY = 20;
 
 function ask(policy: Policy, asked: FlowQuestion): AskAnswer {
-  const answer = analyse([policy], { kind: 'ask', asked, limit: 50 });
+  const answer = analyse([policy], { kind: 'ask', asked, limit: 50 }, false);
   if (answer.kind !== 'ask') throw new Error(JSON.stringify(answer));
   return answer.answer;
 }
@@ -40,7 +40,7 @@ function questionAbout({
   };
 }
 
-test('`ask` and the walk over a policy agree about each flow: never passes in no world, always in every world', () => {
+test('for a question about flows, `ask` answers "never" or "always" only if a step-by-step evaluation of the policy agrees', () => {
   const answers = { never: 0, always: 0, sometimes: 0 };
   const seed = seedOf(3);
   for (let count = 0; count < QUESTIONS; count += QUESTIONS_OF_A_POLICY) {
@@ -95,7 +95,7 @@ test('`ask` names the rule that denies a flow, and the rule that would let it pa
   ]);
 });
 
-test('`ask` with a name assumes that the destination is granted for this name and for no other name', () => {
+test('`ask` with a DNS name assumes that the destination address was resolved from this name and from no other name', () => {
   const asked = { from: ['10.1.0.77'], to: ['192.0.2.1'], ports: [8443] };
   const answers = [{}, { name: 'API.example.com.' }, { name: 'www.example.com' }].map(
     (name) => ask(modelOf(OFFICE), { ...asked, ...name }).answer,
@@ -112,7 +112,7 @@ test.each<[asked: FlowQuestion, pointer: string]>([
   [{ ports: ['99999'] }, '/ports/0'],
   [{ proto: 'tcp', icmp_types: [8] }, '/proto'],
 ])('`ask` refuses the question %j with the pointer %s', (asked, pointer) => {
-  const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked, limit: 50 });
+  const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked, limit: 50 }, false);
   expect(answer).toMatchObject({ kind: 'invalid_question', problems: [{ pointer }] });
 });
 
@@ -129,7 +129,7 @@ test.each<[from: string, group: string | null]>([
   },
 );
 
-test('`ask` lists what denies most flows first, with all flows that it denies', () => {
+test('`ask` lists the rule that denies most of the flows first, with all flows that it denies', () => {
   const { flows, obstacles, denied, passing } = ask(modelOf(OFFICE), { from: { group: 'office' }, proto: 'tcp' });
   const all = ask(modelOf(OFFICE), {});
   const sizes = [obstacles, denied, passing, all.denied, all.passing].map((list) =>
@@ -168,9 +168,9 @@ test('`ask` from a group with selectors asks about every source that a selector 
   ]);
 });
 
-test('`ask` answers neither never nor always if it reaches the limit of steps', () => {
+test('`ask` answers "sometimes" if it reaches the limit of steps', () => {
   const asked = { from: ['10.1.0.0/16'], to: ['192.0.2.1'], ports: [443] };
-  const answer = askPolicy(modelOf(OFFICE), asked, { space: IPV4, limit: 5, steps: 20 });
+  const answer = askPolicy(modelOf(OFFICE), asked, { spaces: [IPV4], limit: 5, steps: 20 });
   expect(answer).toMatchObject({
     answer: 'sometimes',
     summary: 'sometimes; the answer is not complete',
@@ -179,8 +179,8 @@ test('`ask` answers neither never nor always if it reaches the limit of steps', 
   });
 });
 
-test('`ask` counts the regions that it does not list', () => {
-  const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked: { from: { group: 'office' } }, limit: 1 });
+test('`ask` counts the sets of flows that its answer does not list', () => {
+  const answer = analyse([modelOf(OFFICE)], { kind: 'ask', asked: { from: { group: 'office' } }, limit: 1 }, false);
   if (answer.kind !== 'ask') throw new Error('no answer');
   const whole = ask(modelOf(OFFICE), { from: { group: 'office' } });
   const { passing, passing_omitted, denied, denied_omitted } = answer.answer;

@@ -4,7 +4,7 @@ import type { AssertionResult } from '#contracts/analysis/assertion.js';
 import { modelOf, OFFICE, officeAfter } from './office.js';
 
 function resultsOf(assertions: readonly object[], policy = modelOf(OFFICE)): readonly AssertionResult[] {
-  const answer = analyse([policy], { kind: 'assertions', document: { assertions }, limit: 3 });
+  const answer = analyse([policy], { kind: 'assertions', document: { assertions }, limit: 3 }, false);
   if (answer.kind !== 'assertions') throw new Error(JSON.stringify(answer));
   return answer.results;
 }
@@ -39,7 +39,7 @@ describe('an assertion', () => {
     expect(found?.regions.length === 0).toBe(result === 'holds');
   });
 
-  test('an assertion with `judge: enforced` counts an audited deny as a deny', () => {
+  test('an assertion about flows with `judge: enforced` counts a deny in audit mode (which passes the flow) as a deny', () => {
     const audited = modelOf(
       officeAfter((draft) => {
         for (const group of draft.source_groups) group.mode = 'audit';
@@ -56,7 +56,7 @@ describe('an assertion', () => {
     expect(results.map(({ result }) => result)).toEqual(['broken', 'holds']);
   });
 
-  test('an assertion with `only` and a group with selectors is about all sources that its selectors do not select', () => {
+  test('an assertion that only the sources of a group pass applies to all other sources, also if the group has selectors', () => {
     const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
     const withPods = (groups: readonly object[]) =>
       modelOf(
@@ -91,7 +91,7 @@ describe('an assertion', () => {
       '/assertions/1/id',
     ],
   ])('a document %j with assertions is refused with the pointer %s', (document, pointer) => {
-    const answer = analyse([modelOf(OFFICE)], { kind: 'assertions', document, limit: 3 });
+    const answer = analyse([modelOf(OFFICE)], { kind: 'assertions', document, limit: 3 }, false);
     if (answer.kind !== 'invalid_question') throw new Error(answer.kind);
     expect(answer.problems.map((problem) => problem.pointer)).toContainEqual(expect.stringMatching(`^${pointer}`));
   });

@@ -1,22 +1,25 @@
 import { describe, expect, test } from 'vitest';
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import { judged } from '#analysis/answer/assertions.js';
 import { affectedAssertions, type CheckOptions, checkChange } from '#analysis/answer/changed-assertions.js';
-import { IPV4 } from '#analysis/engine/address-space.js';
+import { IPV4, IPV6 } from '#analysis/engine/address-space.js';
 import { compare } from '#analysis/engine/comparison.js';
 import { passes } from '#analysis/engine/decision-lists.js';
 import type { Assertion } from '#contracts/analysis/assertion.js';
-import { IPPROTO, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ip-address.js';
+import { isIcmp, PORT_PROTOCOLS, type Policy } from '#contracts/policy/policy-model.js';
 import { Random, seedOf } from '#test/seed.js';
-import { packetGenerator } from '../policy/generate.js';
-import { edited, randomPolicy } from './edits.js';
+import { packetsOf } from './check-comparison.js';
+import { edited, editedPairs, randomPolicy } from './edits.js';
 import { type Draft, modelOf, OFFICE, officeAfter } from './office.js';
 
 const PAIRS = Number(process.env.WEIR_PAIRS ?? 150);
 const STEPS = 2_000_000;
 
+const SPACES = [IPV4, IPV6];
+const FAMILIES = ['ipv4', 'ipv6'] as const;
+
 const options = (formerOf: CheckOptions['formerOf'] = () => null): CheckOptions => ({
-  space: IPV4,
+  spaces: SPACES,
   steps: STEPS,
   limit: 3,
   formerOf,
@@ -24,17 +27,21 @@ const options = (formerOf: CheckOptions['formerOf'] = () => null): CheckOptions 
 });
 
 function randomAssertions(random: Random, policies: readonly Policy[]): Assertion[] {
-  const packets = policies.map((policy) => packetGenerator(random, policy));
+  const packets = policies.map((policy) => {
+    const ofFamilies = SPACES.map((space) => packetsOf(random, policy, space).edge);
+    return () => random.pick(ofFamilies)();
+  });
   return Array.from({ length: 12 }, (_, at): Assertion => {
     const packet = (packets[at % 2] as () => ReturnType<(typeof packets)[0]>)();
     const { source, destination, protocol, destinationPort } = packet;
     const groups = policies.flatMap((policy) => policy.groups.map(({ id }) => id));
     const named = groups[random.below(Math.max(1, groups.length))];
-    const length = 8 + random.below(25);
+    const [shortest, lengths] = familyOf(source) === 'ipv4' ? [8, 25] : [16, 113];
+    const length = () => shortest + random.below(lengths);
     const asked = {
-      from: named !== undefined && random.chance(0.4) ? { group: named } : [`${formatAddress(source)}/${length}`],
-      ...(random.chance(0.7) ? { to: [`${formatAddress(destination)}/${8 + random.below(25)}`] } : {}),
-      ...(random.chance(0.7) && protocol !== IPPROTO.icmp ? { proto: protocol } : {}),
+      from: named !== undefined && random.chance(0.4) ? { group: named } : [`${formatAddress(source)}/${length()}`],
+      ...(random.chance(0.7) ? { to: [`${formatAddress(destination)}/${length()}`] } : {}),
+      ...(random.chance(0.7) && !isIcmp(protocol) ? { proto: protocol } : {}),
       ...(random.chance(0.4) && PORT_PROTOCOLS.includes(protocol) ? { proto: protocol, ports: [destinationPort] } : {}),
     };
     const judge = random.chance(0.3) ? ('enforced' as const) : ('effective' as const);
@@ -54,11 +61,11 @@ describe('the assertions that a change affects', () => {
     const counts = { affected: 0, others: 0, changed: 0 };
     for (let pair = 0; pair < PAIRS; pair++) {
       const random = new Random(seed * 1_000_003 + pair);
-      const former = randomPolicy(random);
-      const before = random.chance(0.5) ? former : edited(random, former);
-      const after = edited(random, before);
+      const former = randomPolicy(random, { families: FAMILIES });
+      const before = random.chance(0.5) ? former : edited(random, former, { families: FAMILIES });
+      const after = edited(random, before, { families: FAMILIES });
       const assertions = randomAssertions(random, [before, after]);
-      const found = new Set(affectedAssertions(before, after, assertions, { space: IPV4, steps: STEPS }));
+      const found = new Set(affectedAssertions(before, after, assertions, { spaces: SPACES, steps: STEPS }));
       for (const assertion of assertions) {
         const [one, other] = [before, after].map(
           (policy) =>
@@ -85,11 +92,8 @@ describe('the assertions that a change affects', () => {
   test('`opens_nothing_since` is broken exactly if the comparison with the former policy opens a flow', () => {
     const seed = seedOf(6);
     const counts = { holds: 0, broken: 0 };
-    for (let pair = 0; pair < PAIRS; pair++) {
-      const random = new Random(seed * 1_000_003 + pair);
-      const former = randomPolicy(random);
-      const policy = edited(random, former);
-      const opens = compare(former, policy, { space: IPV4 }).regions.some(({ changes }) =>
+    for (const { pair, before: former, after: policy } of editedPairs(seed, PAIRS, { families: FAMILIES })) {
+      const opens = compare(former, policy, { spaces: SPACES }).regions.some(({ changes }) =>
         changes.some(
           ({ attribute, from, to }) => attribute === 'verdict' && !passes(from.outcome) && passes(to.outcome),
         ),
@@ -129,7 +133,7 @@ describe('the check of a change', () => {
     ]);
   });
 
-  test('an assertion that was broken before the change is broken before', () => {
+  test('the check of a change reports an assertion that was broken before the change with the former result "broken"', () => {
     const wrong = modelOf(officeAfter(withSsh));
     const wider = officeAfter((draft) => {
       withSsh(draft);
@@ -191,7 +195,7 @@ describe('the check of a change', () => {
     ]);
   });
 
-  test('an assertion without time for its check is unknown, and its former result too', () => {
+  test('an assertion that is not checked for lack of time has the result "unknown", and so has its former result', () => {
     const found = check(modelOf(officeAfter(withSsh)), [ssh], before, { ...options(), isOver: () => true });
     expect(found).toMatchObject([{ id: 'no-ssh', result: 'unknown', before: null }]);
   });

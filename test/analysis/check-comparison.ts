@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
-import { IPV4, type Span } from '#analysis/engine/address-space.js';
+import { familyOf } from '#addresses/ip-address.js';
+import { type AddressSpace, IPV4, type Span } from '#analysis/engine/address-space.js';
 import { type Compared, type CompareOptions, compare, type Region } from '#analysis/engine/comparison.js';
 import type { Atom } from '#analysis/engine/conditions.js';
 import { DeciderFinder } from '#analysis/engine/decider.js';
@@ -16,7 +17,6 @@ import {
   type Policy,
 } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
-import { policyOfFamily } from '#policy/model/sources/family-policy.js';
 import type { Random } from '#test/seed.js';
 import { ipv6PacketGenerator, packetGenerator } from '../policy/generate.js';
 import { decideIn, holdsIn, randomWorld, type World } from './world.js';
@@ -25,8 +25,9 @@ function keyOfPacket({ protocol, destinationPort, icmpType, icmpCode }: Packet):
   return portMapKey(protocol, isIcmp(protocol) ? icmpType * 256 + icmpCode : destinationPort);
 }
 
-export function includes({ sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
+export function includes({ space, sources, destinations, keys, sourcePorts }: Region, packet: Packet): boolean {
   return (
+    space.family === familyOf(packet.source) &&
     inSpans(sources, packet.source) &&
     inSpans(destinations, packet.destination) &&
     inSet(keys, keyOfPacket(packet)) &&
@@ -52,7 +53,7 @@ export function cornerOf(random: Random, region: Region): Packet<number> {
 }
 
 /** Returns an IPv6 packet at a corner of a region. */
-function ipv6CornerOf(random: Random, region: Region): Packet<bigint> {
+export function ipv6CornerOf(random: Random, region: Region): Packet<bigint> {
   const pickSpan = (spans: readonly Span[]) => {
     const { start, end } = random.pick(spans);
     return BigInt.asUintN(128, BigInt(random.chance(0.5) ? start : end) - (random.chance(0.5) ? 0n : 1n));
@@ -98,24 +99,36 @@ export function checkPair(
   before: Policy,
   after: Policy,
   packets: number,
-  options: CompareOptions = { space: IPV4 },
+  options: CompareOptions = { spaces: [IPV4] },
 ): Checked {
-  const { space } = options;
-  const [one, other] = [policyOfFamily(before, space.family), policyOfFamily(after, space.family)];
-  const compared = compare(one, other, options);
+  const { spaces } = options;
+  const compared = compare(before, after, options);
   const ofPair: Policy = { ...before, groups: [...before.groups, ...after.groups] };
-  const isIpv4 = space.family === 'ipv4';
-  const edge: () => Packet = isIpv4 ? packetGenerator(random, ofPair) : ipv6PacketGenerator(random, ofPair);
-  const corner = isIpv4 ? cornerOf : ipv6CornerOf;
-  const finders = [one, other].map((policy) => new DeciderFinder(policy, space, compared.conditions));
+  const families = spaces.map((space) => ({
+    space,
+    regions: compared.regions.filter((region) => region.space === space),
+    finders: [before, after].map((policy) => new DeciderFinder(policy, space, compared.conditions)),
+    ...packetsOf(random, ofPair, space),
+  }));
   const found: Checked = { packets: 0, inside: 0, changes: 0 };
   for (let count = 0; count < packets; count++) {
-    const region = compared.regions[random.below(compared.regions.length)];
-    const packet = region !== undefined && random.chance(0.6) ? corner(random, region) : edge();
+    const { regions, finders, corner, edge } = random.pick(families);
+    const region = regions[random.below(regions.length)];
+    const packet = region !== undefined && random.chance(0.6) ? corner(region) : edge();
     const world = randomWorld(random, [before, after]);
     checkPacket(before, after, compared, finders, packet, world, found);
   }
   return found;
+}
+
+/** Returns generators of packets of one family: at a corner of a region, and at a bound of a matcher. */
+export function packetsOf(
+  random: Random,
+  policy: Policy,
+  { family }: AddressSpace,
+): { readonly corner: (region: Region) => Packet; readonly edge: () => Packet } {
+  if (family === 'ipv4') return { corner: (region) => cornerOf(random, region), edge: packetGenerator(random, policy) };
+  return { corner: (region) => ipv6CornerOf(random, region), edge: ipv6PacketGenerator(random, policy) };
 }
 
 function checkPacket(

@@ -40,7 +40,7 @@ test.each([
   expect(closureOf([name(text)], patterns.map(name))).toEqual(implied);
 });
 
-test('a TLS block that matches also may match, and the other way round it does not', () => {
+test('a policy comparison treats a TLS block that surely matches as one that may match, but not the other way round', () => {
   expect(closureOf([tls('matches')], [tls('may_match'), tls('hidden')])).toEqual(['matches', 'may_match']);
   expect(closureOf([tls('may_match')], [tls('matches')])).toEqual(['may_match']);
 });

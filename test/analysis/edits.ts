@@ -1,7 +1,7 @@
 import { itemAt } from '#arrays/read.js';
 import type { TlsMatchConfig } from '#contracts/policy/policy-document.js';
 import type { Group, HostnamePattern, Policy, Rule } from '#contracts/policy/policy-model.js';
-import type { Random } from '#test/seed.js';
+import { Random } from '#test/seed.js';
 import { type GenerateOptions, generatePolicy } from '../policy/generate.js';
 
 const BLOCKS: readonly TlsMatchConfig[] = [
@@ -43,6 +43,23 @@ export function edited(random: Random, policy: Policy, options: GenerateOptions 
   let after = policy;
   for (let edits = random.between(1, 4); edits > 0; edits--) after = random.pick(EDITS)(random, after, options);
   return after;
+}
+
+/** A random policy before and after random edits. `random`: for further choices of the test. */
+export type EditedPair = {
+  readonly pair: number;
+  readonly random: Random;
+  readonly before: Policy;
+  readonly after: Policy;
+};
+
+/** Yields `count` pairs of random policies. Each pair depends on the seed and on its number only. */
+export function* editedPairs(seed: number, count: number, options: GenerateOptions = {}): Generator<EditedPair> {
+  for (let pair = 0; pair < count; pair++) {
+    const random = new Random(seed * 1_000_003 + pair);
+    const before = randomPolicy(random, options);
+    yield { pair, random, before, after: edited(random, before, options) };
+  }
 }
 
 type Edit = (random: Random, policy: Policy, options: GenerateOptions) => Policy;

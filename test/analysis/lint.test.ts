@@ -1,18 +1,20 @@
 import { expect, test } from 'vitest';
-import { IPV4 } from '#analysis/engine/address-space.js';
+import { parseCidr } from '#addresses/ip-address.js';
+import { analyse } from '#analysis/analyse.js';
+import { type AddressSpace, IPV4, IPV6 } from '#analysis/engine/address-space.js';
 import { compare } from '#analysis/engine/comparison.js';
 import { editedPolicy, type Proposal } from '#analysis/lint/edits.js';
 import { lintPolicy } from '#analysis/lint/lint.js';
 import { LINT_CHECKS, type LintCheck, type LintEdit, type PolicyLint } from '#contracts/analysis/policy-lint.js';
-import type { Policy, Rule } from '#contracts/policy/policy-model.js';
+import type { Family, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
-import { parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { Random, seedOf } from '#test/seed.js';
 import { generatePolicy, packetGenerator } from '../policy/generate.js';
-import { cornerOf, includes, worldOf } from './check-comparison.js';
+import { includes, packetsOf, worldOf } from './check-comparison.js';
 import { randomPolicy } from './edits.js';
-import { modelOf, OFFICE, officeAfter } from './office.js';
+import { dualModelOf, modelOf, OFFICE, officeAfter } from './office.js';
 import { decideIn, decideLookupIn, randomWorld } from './world.js';
 
 const POLICIES = Number(process.env.WEIR_PAIRS ?? 250);
@@ -27,8 +29,14 @@ const NAMES = [
   'zz.example.com',
 ];
 
-function lint(policy: Policy, checks: readonly LintCheck[] = LINT_CHECKS, limit = 1_000): PolicyLint {
-  return lintPolicy(policy, { space: IPV4, checks, limit, steps: 8_000_000 });
+const BOTH = [IPV4, IPV6];
+
+function lint(
+  policy: Policy,
+  checks: readonly LintCheck[] = LINT_CHECKS,
+  { limit = 1_000, spaces = [IPV4] }: { readonly limit?: number; readonly spaces?: readonly AddressSpace[] } = {},
+): PolicyLint {
+  return lintPolicy(policy, { spaces, checks, limit, steps: 8_000_000 });
 }
 
 /** Reads the matchers of an edit, as a person who applies the edit to the document writes them. */
@@ -51,7 +59,7 @@ function proposalOf(policy: Policy, edit: LintEdit): Proposal {
     });
   const merged: Rule = {
     ...rule,
-    ...(cidrs === undefined ? {} : { destinations: cidrs.flatMap((text) => parseIpv4Cidr(text)?.prefix ?? []) }),
+    ...(cidrs === undefined ? {} : { destinations: cidrs.flatMap((text) => parseCidr(text)?.prefix ?? []) }),
     ...(ports === undefined ? {} : { destinationPorts: ranges(ports) }),
     ...(sourcePorts === undefined ? {} : { sourcePorts: ranges(sourcePorts) }),
     ...(types === undefined ? {} : { icmpTypes: types }),
@@ -60,14 +68,14 @@ function proposalOf(policy: Policy, edit: LintEdit): Proposal {
   return { edit, merged };
 }
 
-const isEqual = (one: Policy, other: Policy): boolean => {
-  const { regions, lookups, left } = compare(one, other, { space: IPV4 });
+const isEqual = (one: Policy, other: Policy, spaces: readonly AddressSpace[] = [IPV4]): boolean => {
+  const { regions, lookups, left } = compare(one, other, { spaces });
   return regions.length + lookups.length + left.length === 0;
 };
 
 /** Adds copies of rules in which one list of matchers is another one. */
-function withTwins(random: Random, policy: Policy): Policy {
-  const others = generatePolicy(random, { groups: 3 }).groups.flatMap(({ rules }) => rules);
+function withTwins(random: Random, policy: Policy, families: readonly Family[]): Policy {
+  const others = generatePolicy(random, { groups: 3, families }).groups.flatMap(({ rules }) => rules);
   return {
     ...policy,
     groups: policy.groups.map((group) => {
@@ -90,12 +98,17 @@ function withTwins(random: Random, policy: Policy): Policy {
   };
 }
 
-const eachPolicy = (seed: number, check: (policy: Policy, random: Random) => void): void => {
+type Tried = { readonly random: Random; readonly spaces: readonly AddressSpace[] };
+
+/** Calls `check` for random policies, of IPv4 and of both families in turn. */
+const eachPolicy = (seed: number, check: (policy: Policy, tried: Tried) => void): void => {
   const base = seedOf(seed);
   for (let count = 0; count < POLICIES; count++) {
     const random = new Random(base * 1_000_003 + count);
     try {
-      check(withTwins(random, randomPolicy(random)), random);
+      const families: readonly Family[] = count % 2 === 0 ? ['ipv4'] : ['ipv4', 'ipv6'];
+      const spaces = count % 2 === 0 ? [IPV4] : BOTH;
+      check(withTwins(random, randomPolicy(random, { families }), families), { random, spaces });
     } catch (error) {
       throw new Error(`policy ${count} of seed ${base}: ${String(error)}`, { cause: error });
     }
@@ -104,23 +117,28 @@ const eachPolicy = (seed: number, check: (policy: Policy, random: Random) => voi
 
 test('all edits that lint proposes, each alone and all together, change no flow and no lookup', () => {
   const counts: Record<LintCheck, number> = { unreachable: 0, removable: 0, mergeable: 0, conflict: 0 };
-  eachPolicy(11, (policy, random) => {
-    const { findings, complete, together } = lint(policy);
+  eachPolicy(11, (policy, { random, spaces }) => {
+    const { findings, complete, together } = lint(policy, LINT_CHECKS, { spaces });
     expect([complete, together.verdict]).toEqual([true, 'equal']);
     for (const { check } of findings) counts[check]++;
     const proposals = findings.filter(({ check }) => check !== 'conflict').map(({ edit }) => proposalOf(policy, edit));
     expect(together.edits).toBe(proposals.length);
     for (const proposal of proposals)
-      expect(isEqual(policy, editedPolicy(policy, [proposal])), JSON.stringify(proposal)).toBe(true);
+      expect(isEqual(policy, editedPolicy(policy, [proposal]), spaces), JSON.stringify(proposal.edit)).toBe(true);
     const after = editedPolicy(policy, proposals);
-    expect(isEqual(policy, after)).toBe(true);
-    const packet = packetGenerator(random, policy);
+    expect(isEqual(policy, after, spaces)).toBe(true);
+    const packets = spaces.map((space) => packetsOf(random, policy, space).edge);
+    const ipv4Packet = packetGenerator(random, policy);
     for (let tried = 0; tried < PACKETS; tried++) {
       const world = randomWorld(random, [policy]);
-      const asked = packet();
-      expect(decideIn(after, asked, world), JSON.stringify({ asked })).toEqual(decideIn(policy, asked, world));
+      const asked = random.pick(packets)();
+      expectEqual(
+        { asked, decided: decideIn(after, asked, world) },
+        { asked, decided: decideIn(policy, asked, world) },
+      );
       const name = random.pick(NAMES);
-      expect(decideLookupIn(after, asked.source, name, world)).toBe(decideLookupIn(policy, asked.source, name, world));
+      const { source } = ipv4Packet();
+      expectEqual(decideLookupIn(after, source, name, world), decideLookupIn(policy, source, name, world));
     }
   });
   expect(Math.min(...Object.values(counts)), JSON.stringify(counts)).toBeGreaterThan(POLICIES / 50);
@@ -142,8 +160,8 @@ const withRules = (policy: Policy, group: string, edit: (rules: readonly Rule[])
 
 test('lint calls a rule unreachable if and only if it decides no flow and no lookup, and each other rule decides a packet', () => {
   let confirmed = 0;
-  eachPolicy(12, (policy, random) => {
-    const { findings } = lint(policy, ['unreachable']);
+  eachPolicy(12, (policy, { random, spaces }) => {
+    const { findings } = lint(policy, ['unreachable'], { spaces });
     const packet = packetGenerator(random, policy);
     for (const group of policy.groups)
       for (const rule of group.rules) {
@@ -152,15 +170,14 @@ test('lint calls a rule unreachable if and only if it decides no flow and no loo
           ({ source_group: id, rules }) => id === group.id && (rules.length === 0 || rules.includes(rule.id)),
         );
         const other = withOtherMode(policy, group.id, rule.id);
-        const { regions, conditions } = compare(policy, other, { space: IPV4 });
+        const { regions, conditions } = compare(policy, other, { spaces });
         const changes = regions.flatMap((region) => region.changes.map((change) => ({ region, change })));
         if (isFound) expect(changes, named).toEqual([]);
         if (isFound || changes.length > 0) {
           for (const { region, change } of changes.slice(0, 1)) {
             const world = worldOf(conditions.describe(change.condition));
-            const decided = Array.from({ length: 50 }, () => cornerOf(random, region)).find((one) =>
-              includes(region, one),
-            );
+            const { corner } = packetsOf(random, policy, region.space);
+            const decided = Array.from({ length: 50 }, () => corner(region)).find((one) => includes(region, one));
             if (world === undefined || decided === undefined) continue;
             expect(decideIn(other, decided, world).outcome, named).not.toBe(decideIn(policy, decided, world).outcome);
             confirmed++;
@@ -180,11 +197,11 @@ test('lint calls a rule unreachable if and only if it decides no flow and no loo
   expect(confirmed).toBeGreaterThan(POLICIES);
 });
 
-test('almost no rule that can be removed alone can still be removed after all removals that lint proposes', () => {
+test('after all removals that lint proposes, almost no further rule can be removed', () => {
   let tried = 0;
   let left = 0;
-  eachPolicy(13, (policy) => {
-    const { findings } = lint(policy, ['unreachable', 'removable']);
+  eachPolicy(13, (policy, { spaces }) => {
+    const { findings } = lint(policy, ['unreachable', 'removable'], { spaces });
     const after = editedPolicy(
       policy,
       findings.map(({ edit }) => ({ edit })),
@@ -193,10 +210,10 @@ test('almost no rule that can be removed alone can still be removed after all re
       for (const rule of group.rules) {
         const without = (from: Policy) =>
           withRules(from, group.id, (rules) => rules.filter(({ id }) => id !== rule.id));
-        if (!isEqual(policy, without(policy))) continue;
+        if (!isEqual(policy, without(policy), spaces)) continue;
         tried++;
         // A rule that was looked at early can become removable by a later removal.
-        if (isEqual(after, without(after))) left++;
+        if (isEqual(after, without(after), spaces)) left++;
       }
   });
   expect(tried).toBeGreaterThan(0);
@@ -235,7 +252,7 @@ test('lint finds a deny that the default policy repeats, and nothing if an allow
   expect(found(modelOf(needed), ['unreachable', 'removable', 'mergeable'])).toEqual([]);
 });
 
-test('a rule is unreachable if earlier rules of several groups decide all its flows together, and lint names only those that matter', () => {
+test('lint finds a rule unreachable if earlier rules of several groups together decide all its flows, and names only the necessary ones', () => {
   const policy = policyOf([
     group('all', '0.0.0.0/0', [
       rule('low', 'deny', tcp(['0-999'])),
@@ -266,7 +283,7 @@ test('a rule is unreachable if earlier rules of several groups decide all its fl
   ]);
 });
 
-test('a group is unreachable as a whole behind a default, without sources, and behind groups that decide all its flows', () => {
+test('lint finds a group unreachable if a default precedes it, if it has no sources, or if earlier groups decide all its flows', () => {
   const messages = (policy: Policy) =>
     lint(policy, ['unreachable']).findings.map(({ message, rules, edit }) => [message, rules, edit.edit]);
   const to = { dst_cidrs: ['10.9.0.0/16'] };
@@ -323,7 +340,7 @@ test('of two rules that can each be removed while the other stays, lint proposes
   expect(found(policy, ['removable']).map(({ rules }) => rules)).toEqual([['a']]);
 });
 
-test('a rule for selected sources is unreachable behind a default for the same selector, and not behind one for another', () => {
+test('lint finds a rule for selected sources unreachable after a default for the same selector, but not after a default for another selector', () => {
   const selected = (app: string) => ({
     sources: { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app } } }] },
   });
@@ -336,7 +353,7 @@ test('a rule for selected sources is unreachable behind a default for the same s
   expect(messages('db')).toEqual([]);
 });
 
-test('a rule is not removable if the default behind it goes with a group that lint proposes to remove', () => {
+test('lint does not propose to remove a rule if it also proposes to remove the group with the default that would decide instead', () => {
   const policy = policyOf(
     [
       group('all', '0.0.0.0/0', [rule('deny', 'deny', {})]),
@@ -460,7 +477,89 @@ test('an allow and a deny of a group that cover common flows in part are in conf
   });
 });
 
-test('a rule and its exceptions are not in conflict, nor are rules without common flows that reach them', () => {
+const office = (rules: readonly object[], more: object = {}) =>
+  dualModelOf({
+    default_policy: 'deny',
+    source_groups: [
+      {
+        ...{ id: 'g', mode: 'enforce', sources: { cidrs: ['10.0.0.0/8', '2001:db8::/32'] }, rules },
+        ...more,
+      },
+    ],
+  } as never);
+/** Returns the check, the rules and the matchers of each finding about both families. */
+const foundInBoth = (policy: Policy) =>
+  lint(policy, LINT_CHECKS, { spaces: BOTH }).findings.map(({ check, rules, edit }) => [
+    check,
+    rules.join(),
+    'match' in edit ? edit.match : null,
+  ]);
+
+test.each<[what: string, rules: readonly object[], findings: unknown[]]>([
+  [
+    'a rule that earlier rules cover only in IPv4 stays',
+    [rule('a', 'allow', tcp([80], { dst_cidrs: ['0.0.0.0/0'] })), rule('b', 'allow', tcp([80]))],
+    [['removable', 'a', null]],
+  ],
+  [
+    'a rule that earlier rules cover in both families is unreachable',
+    [
+      rule('a', 'allow', tcp([80], { dst_cidrs: ['0.0.0.0/0'] })),
+      rule('b', 'allow', tcp([80], { dst_cidrs: ['::/1'] })),
+      rule('c', 'allow', tcp([80], { dst_cidrs: ['8000::/1'] })),
+      rule('d', 'deny', tcp([80])),
+      rule('e', 'allow', { proto: 47 }),
+    ],
+    // A rule for all addresses of a family admits lookups, and b and c admit none. So no rules are mergeable.
+    [['unreachable', 'd', null]],
+  ],
+  [
+    'a deny in front of an allow for one family is needed',
+    [rule('no', 'deny', tcp([25])), rule('six', 'allow', { dst_cidrs: ['2001:db8:1::/48'] })],
+    [['conflict', 'no,six', null]],
+  ],
+  [
+    'rules for networks of both families are mergeable',
+    [
+      rule('four', 'allow', tcp([443], { dst_cidrs: ['10.1.0.0/16'] })),
+      rule('six', 'allow', tcp([443], { dst_cidrs: ['2001:db8:1::/49', '2001:db8:1:8000::/49'] })),
+    ],
+    [['mergeable', 'four,six', { dst_cidrs: ['10.1.0.0/16', '2001:db8:1::/48'] }]],
+  ],
+  [
+    'a rule of one family behind a rule of the other is reached',
+    [rule('four', 'deny', { dst_cidrs: ['0.0.0.0/0'] }), rule('six', 'allow', tcp([22], { dst_cidrs: ['::/0'] }))],
+    [['removable', 'four', null]],
+  ],
+  [
+    'ICMPv6 types are mergeable',
+    [
+      rule('a', 'allow', { proto: 'icmpv6', icmp_types: [128] }),
+      rule('b', 'allow', { proto: 'icmpv6', icmp_types: [1, 2] }),
+    ],
+    [['mergeable', 'a,b', { icmp_types: [1, 2, 128] }]],
+  ],
+])('lint looks at the flows of both families: %s', (_what, rules, findings) => {
+  expect(foundInBoth(office(rules))).toEqual(findings);
+});
+
+test('lint proposes to remove no group whose rules only IPv6 flows reach', () => {
+  const first = { id: 'first', mode: 'enforce', sources: { cidrs: ['10.0.0.0/8'] }, default_action: 'deny' };
+  const second = {
+    ...{ id: 'second', mode: 'enforce', sources: { cidrs: ['10.1.0.0/16', '2001:db8::/32'] } },
+    rules: [rule('web', 'allow', tcp([80]))],
+  };
+  const policy = dualModelOf({ default_policy: 'deny', source_groups: [first, second] } as never);
+  expect(lint(policy, ['unreachable'], { spaces: BOTH }).findings).toEqual([]);
+  expect(lint(policy, ['unreachable']).findings.map(({ edit }) => edit)).toEqual([
+    { edit: 'remove_group', source_group: 'second' },
+  ]);
+  // A node that enforces no IPv6 policies proposes no edit that changes IPv6 flows either.
+  const answer = analyse([policy], { kind: 'lint', checks: ['unreachable'], limit: 50 }, false);
+  expect(answer).toMatchObject({ lint: { findings: [], complete: true } });
+});
+
+test('lint reports no conflict between a rule and its exceptions, or between rules without common flows that reach them', () => {
   const exception = policyOf([
     group('g', '10.0.0.0/8', [
       rule('but', 'allow', tcp([22], { dst_cidrs: ['10.9.0.0/16'] })),
@@ -477,15 +576,17 @@ test('a rule and its exceptions are not in conflict, nor are rules without commo
   expect([exception, covered].map((policy) => found(policy, ['conflict']))).toEqual([[], []]);
 });
 
-test('lint counts the findings that it does not list, and its edits change nothing together without them', () => {
+test('lint counts the findings that it does not list, and its other edits together still change no flow', () => {
   const rules = Array.from({ length: 6 }, (_, at) => rule(`r${at}`, 'deny', tcp([at])));
-  const { findings, omitted, summary, together } = lint(policyOf([group('g', '10.0.0.0/8', rules)]), ['removable'], 2);
+  const { findings, omitted, summary, together } = lint(policyOf([group('g', '10.0.0.0/8', rules)]), ['removable'], {
+    limit: 2,
+  });
   expect([findings.length, omitted.removable, summary]).toEqual([2, 4, 'found: 6 removable']);
   expect(together).toEqual({ verdict: 'equal', summary: 'every flow is decided alike', complete: true, edits: 2 });
 });
 
-test('lint names the groups that are left if it reaches the limit of steps', () => {
-  const answer = lintPolicy(modelOf(OFFICE), { space: IPV4, checks: ['removable'], limit: 5, steps: 40 });
+test('lint lists the groups that it has not checked if it reaches the limit of steps', () => {
+  const answer = lintPolicy(modelOf(OFFICE), { spaces: [IPV4], checks: ['removable'], limit: 5, steps: 40 });
   expect(answer).toMatchObject({
     complete: false,
     left: [

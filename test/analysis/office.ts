@@ -52,3 +52,27 @@ export function officeAfter(edit: (draft: Draft) => void): PolicyConfig {
 
 export const modelOf = (document: PolicyConfig): Policy =>
   normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny' });
+
+/** The office policy with sources and destinations of both families. */
+export const DUAL_OFFICE = officeAfter(({ source_groups: [admins, office, servers] }) => {
+  admins?.sources.cidrs?.push('2001:db8:1::/120');
+  office?.sources.cidrs?.push('2001:db8:1::/64');
+  servers?.sources.cidrs?.push('2001:db8:9::/64');
+  for (const { id, match } of [...(office?.rules ?? []), ...(servers?.rules ?? [])]) {
+    if (id === 'files') match.dst_cidrs?.push('2001:db8:3::/64');
+    if (id === 'backup') match.dst_cidrs?.push('2001:db8:20::/64');
+    if (id === 'dns') match.dst_ips?.push('2001:db8::53');
+  }
+  office?.rules?.push({ id: 'ping', action: 'allow', match: { proto: 'icmpv6', icmp_types: [128] } });
+});
+
+/** Returns the office policy of both families after an edit of its document. */
+export function dualOfficeAfter(edit: (draft: Draft) => void): PolicyConfig {
+  const draft = structuredClone(DUAL_OFFICE) as Draft;
+  edit(draft);
+  return draft;
+}
+
+/** Returns the model of a document on a node that enforces IPv6 policies. */
+export const dualModelOf = (document: PolicyConfig): Policy =>
+  normalise(document, { form: 'singleton', mode: 'enforce', fallback: 'deny', ipv6: true });

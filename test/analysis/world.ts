@@ -1,9 +1,9 @@
+import { covers } from '#addresses/ip-address.js';
 import type { Atom } from '#analysis/engine/conditions.js';
 import type { Outcome } from '#analysis/engine/decision-lists.js';
 import type { Address, Group, Packet, Policy, Rule } from '#contracts/policy/policy-model.js';
 import { type LookupOutcome, lookupMismatch, lookupOutcome } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers } from '#policy/model/ip-address.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { Random } from '#test/seed.js';
 

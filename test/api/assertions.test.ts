@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { AssertionFailure } from '#contracts/analysis/assertion.js';
-import { PROOF, SINCE, STORED, TOKENS } from './fake-management.js';
+import { CHECKED, SINCE, STORED, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const PATH = '/api/v1/assertions';
@@ -34,7 +34,7 @@ describe('the list of assertions', () => {
     ]);
   });
 
-  test('the list of assertions has the result of each one for the policy in force', async () => {
+  test('the list of assertions contains the result of each assertion for the policy in force', async () => {
     const { ask } = await filled();
     const answer = await ask('GET', PATH, { token: TOKENS.readonly });
     expect(answer.headers.etag).toBe('"assertions.1"');
@@ -152,7 +152,7 @@ describe('one assertion', () => {
     expect((await ask('GET', `${PATH}/other`)).statusCode).toBe(404);
   });
 
-  test('one assertion is replaced at its place, and a new one is appended', async () => {
+  test('a PUT of one assertion replaces it at its position in the list, or appends a new one', async () => {
     const { ask } = await filled();
     const replaced = await ask('PUT', `${PATH}/no-ssh`, { body: { id: 'no-ssh', never: { ports: [2222] } } });
     expect([replaced.statusCode, replaced.json().assertion]).toEqual([200, { id: 'no-ssh', never: { ports: [2222] } }]);
@@ -221,7 +221,7 @@ describe('a policy write', () => {
     effect: 'refuses',
   };
 
-  test('a policy write that breaks an assertion is refused with 409 and the assertion', async () => {
+  test('a policy write that breaks an assertion is refused with 409, and the response contains the assertion', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({
       kind: 'refused',
@@ -243,25 +243,16 @@ describe('a policy write', () => {
     ]);
   });
 
-  test('a dry run of a policy write has the member `assertions`', async () => {
+  test('the response to a dry run of a policy write has the member `assertions`', async () => {
     const { ask, node } = await rig();
-    node.answer.policyWrite = () => ({
-      kind: 'checked',
-      stored: STORED,
-      warnings: [],
-      programLines: 3,
-      change: { generation: 0 },
-      diff: null,
-      assertions: [FAILURE],
-      proof: PROOF,
-    });
+    node.answer.policyWrite = () => ({ ...CHECKED, assertions: [FAILURE] });
     expect((await ask('PUT', '/api/v1/policy?dry_run=true', { body: {} })).json().assertions).toEqual([FAILURE]);
   });
 
   test.each([
     ['override=a', ['a']],
     ['override=a,b&override=c%20d', ['a', 'b', 'c d']],
-  ])('a policy write with ?%s names the assertions %j', async (query, overrides) => {
+  ])('the response to a policy write with ?%s contains the assertions %j', async (query, overrides) => {
     const { ask, node } = await rig();
     const id = STORED.record.id;
     for (const [method, path, body] of [
@@ -277,7 +268,7 @@ describe('a policy write', () => {
     }
   });
 
-  test('a policy write with an empty override is refused', async () => {
+  test('a policy write whose query parameter `override` is empty is refused', async () => {
     const { ask } = await rig();
     const answer = await ask('PUT', '/api/v1/policy?override=a,', { body: {} });
     expect([answer.statusCode, answer.json().problems]).toEqual([
@@ -286,7 +277,7 @@ describe('a policy write', () => {
     ]);
   });
 
-  test('the history has the overrides of a revision', async () => {
+  test('the history of a policy contains the assertions that the write of a revision was allowed to break (`?override`)', async () => {
     const { ask } = await rig();
     type History = { readonly items: readonly { overrides: unknown; activated: { overrides: unknown } | null }[] };
     const { items } = (await ask('GET', `/api/v1/policies/${STORED.record.id}/history`)).json<History>();

@@ -166,7 +166,7 @@ test.each([
   [
     'POST',
     '/api/v1/policy/explain',
-    { src: '10.0.0.256', dst: '::1', proto: 'tcp', src_port: 65_536 },
+    { src: '10.0.0.256', dst: '::1::', proto: 'tcp', src_port: 65_536 },
     ['/dst', '/src', '/src_port'],
   ],
   ['POST', '/api/v1/policy/explain', { src: '10.0.0.1', dst: '10.0.0.2', proto: 'any' }, ['/proto']],

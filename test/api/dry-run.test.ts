@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { createApi } from '#api/server.js';
 import { CERTIFICATE } from './certificate.js';
-import { BODY, fakeManagement, GROUP, PROOF, STORED, TOKENS } from './fake-management.js';
+import { BODY, CHECKED, fakeManagement, GROUP, TOKENS } from './fake-management.js';
 import { rig } from './rig.js';
 
 const described = await createApi(fakeManagement(), { version: '0.1.0' });
@@ -75,16 +75,7 @@ async function filledRig() {
   await own.ask('POST', `${CA}/generate`);
   own.node.changes.length = 0;
   own.node.recorded.length = 0;
-  own.node.answer.policyWrite = () => ({
-    kind: 'checked',
-    stored: STORED,
-    warnings: [],
-    programLines: 3,
-    change: { generation: 0 },
-    diff: null,
-    assertions: [],
-    proof: PROOF,
-  });
+  own.node.answer.policyWrite = () => CHECKED;
   return own;
 }
 

@@ -7,7 +7,7 @@ import { NO_PEERS } from '#cluster/operations.js';
 import type { IntegrationStatus } from '#contracts/kubernetes/integration-status.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { PolicyRecord, PolicyRevision, StoredPolicy } from '#contracts/policy/policy-record.js';
-import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { PolicyChecked, PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { ReadinessReport } from '#contracts/readiness.js';
 import type { StoredIntegrationView } from '#kubernetes/operations/integrations.js';
 import type { AuditEvent } from '#observe/findings/audit-event.js';
@@ -90,6 +90,17 @@ export const READY: ReadinessReport = {
   ],
 };
 export const PROOF = { classes: 6, checked: 24, complete: true } as const;
+/** The outcome of a dry run of a policy write. */
+export const CHECKED: PolicyChecked = {
+  kind: 'checked',
+  stored: STORED,
+  warnings: [],
+  programLines: 3,
+  change: { generation: 0 },
+  diff: null,
+  assertions: [],
+  proof: PROOF,
+};
 export const STATS: NodeStats = {
   generation: 7,
   dataplane: {
@@ -98,6 +109,7 @@ export const STATS: NodeStats = {
     halfOpenFlows: 1,
     sweep: { agoMs: 500, tookMs: 0.25 },
     forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
+    ipv6Forwarding: null,
     verdicts: {
       allow: { packets: 10n, bytes: 1_000n },
       deny: { packets: 3n, bytes: 180n },
@@ -253,7 +265,7 @@ export function fakeManagement(overrides: Partial<Management> = {}): FakeManagem
     analysis: {
       policies: noPolicies as unknown as PolicyStore,
       lane: explainLane(threadHere(), 5_000),
-      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
       seen: null,
     },
   });

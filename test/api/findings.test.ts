@@ -113,12 +113,12 @@ test('the findings route accepts IPv6 addresses and networks in short, long, upp
     {
       filter: {
         sources: [
-          { ipv6: 0x2001_0db8_0000_0000_0000_0000_0000_0001n, length: 128 },
-          { ipv6: 0x2001_0db8n << 96n, length: 32 },
-          { ipv6: 0n, length: 128 },
-          { ipv6: 0n, length: 0 },
-          { ipv6: 0xfe80n << 112n, length: 10 },
-          { ipv6: 0xffff_0a00_0007n, length: 128 },
+          { address: 0x2001_0db8_0000_0000_0000_0000_0000_0001n, length: 128 },
+          { address: 0x2001_0db8n << 96n, length: 32 },
+          { address: 0n, length: 128 },
+          { address: 0n, length: 0 },
+          { address: 0xfe80n << 112n, length: 10 },
+          { address: 0xffff_0a00_0007n, length: 128 },
         ],
       },
     },

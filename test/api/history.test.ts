@@ -18,7 +18,7 @@ const NONE = {
 };
 
 describe('the history of a policy in the API', () => {
-  test('the history of a policy has each revision without its document, newest first, and null for all that an older build did not store', async () => {
+  test('the history of a policy lists each revision without its document, newest first, with null for facts that an older build did not store', async () => {
     const { ask } = await rig();
     const reply = await ask('GET', HISTORY);
     const [last, second, first] = REVISIONS.map(({ facts: _, ...record }) => record);
@@ -43,7 +43,7 @@ describe('the history of a policy in the API', () => {
     expect(reply.headers['weir-generation']).toBe('7');
   });
 
-  test('the history of a policy is read in pages, each with the cursor of the next one', async () => {
+  test('the history of a policy is returned in pages, each with a cursor for the next page', async () => {
     const { ask } = await rig();
     const page = async (query: string) => {
       type Page = { readonly items: readonly { readonly revision: number }[]; readonly next_cursor: string | null };
@@ -61,7 +61,7 @@ describe('the history of a policy in the API', () => {
     expect((await ask('GET', HISTORY)).json()).toMatchObject({ status: 404, detail: 'there is no such policy' });
   });
 
-  test('a revision is its row of the history with its document, and has the ETag of the policy at this revision', async () => {
+  test('the response for a revision contains its entry in the history and its document, and has the ETag of this revision', async () => {
     const { ask } = await rig();
     const reply = await ask('GET', `${HISTORY}/3`);
     expect(reply.json()).toMatchObject({ revision: 3, via: 'rollback', of_revision: 1, policy: JSON.parse(BODY) });
@@ -77,7 +77,7 @@ describe('the history of a policy in the API', () => {
 });
 
 describe('a rollback in the API', () => {
-  test('a rollback is a policy write with the revision, the comment, the preconditions and all parameters of the request', async () => {
+  test('a rollback in the API writes an earlier revision of the policy again, with the comment, the preconditions and all parameters of the request', async () => {
     const { ask, node } = await rig();
     const query = 'comment=DNS%20was%20gone&confirm_within=60&rehearse=false&activate=false';
     const reply = await ask('POST', `${ROLLBACK}?${query}`, { body: { revision: 1 }, headers: { 'if-match': ETAG } });
@@ -129,14 +129,14 @@ describe('the comment of a policy write', () => {
     ['POST', `/api/v1/policies/${RECORD.id}/activate`, undefined],
     ['PUT', GROUP, '{"sources":{"ips":["10.0.0.7"]}}'],
     ['POST', '/api/v1/policy/pending/revert', undefined],
-  ])('%s %s takes a comment for the history', async (method, path, body) => {
+  ])('%s %s accepts a comment, which the history shows', async (method, path, body) => {
     const { ask, node } = await rig();
     const answer = await ask(method, `${path}?comment=why%20%E2%82%AC`, body === undefined ? {} : { body });
     expect(answer.statusCode).toBeLessThan(300);
     expect(node.changes).toMatchObject([{ with: { comment: 'why €' } }]);
   });
 
-  test('a removal of a source group takes a comment for the history', async () => {
+  test('the removal of a source group accepts a comment, which the history shows', async () => {
     const { ask, node } = await rig();
     node.answer.policyWrite = () => ({ ...WRITTEN, created: false });
     expect((await ask('DELETE', `${GROUP}?comment=why`)).statusCode).toBe(204);
@@ -150,7 +150,7 @@ describe('the comment of a policy write', () => {
     ['with a control character', 'comment=a%1b%5B31m'],
     ['with a mark that reverses the text', 'comment=a%E2%80%AEb'],
     ['of 501 characters', `comment=${'%F0%9F%98%80'.repeat(501)}`],
-  ])('a comment %s is refused', async (_, query) => {
+  ])('a policy write with a comment %s is refused', async (_, query) => {
     const { ask, node } = await rig();
     const reply = await ask('PUT', `/api/v1/policy?${query}`, { body: BODY });
     expect(reply.json()).toMatchObject({

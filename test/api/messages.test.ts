@@ -64,9 +64,9 @@ describe('explain request', () => {
     await ask('POST', '/api/v1/policy/explain', { body: { ...packet, proto: 'tcp', dst_port: 1 } });
     expect(node.changes).toMatchObject([{ with: { query: { sourcePortAssumed: true } } }]);
   });
-  test('an explain request with no protocol, no destination address and an IPv6 source address gets one problem for each of these faults', async () => {
-    expect(await asking({ src: 'fe80::1' })).toEqual([
-      'invalid_value /src: This node enforces no IPv6 policies; write an IPv4 address such as "192.0.2.7".',
+  test('an explain request with no protocol, no destination address and a source address with a zone gets one problem for each of these faults', async () => {
+    expect(await asking({ src: 'fe80::1%eth0' })).toEqual([
+      'invalid_value /src: Write an address of IPv6 such as "2001:db8::7": a zone id names an interface of one machine, so a policy has none.',
       'required /dst: This field is required.',
       'required /proto: This field is required.',
     ]);

@@ -168,6 +168,7 @@ describe('stats route', () => {
       dataplane: {
         active_flows: 2,
         forwarding: { way: 'stack', reason: 'nftables chain inet filter forward' },
+        ipv6_forwarding: null,
         routes_copied: true,
         packets: { allow: 10, deny: 3, audit: 1 },
         bytes: { allow: 1_000, deny: 180, audit: 60 },
@@ -232,7 +233,14 @@ describe('stats route', () => {
     };
     const { ask } = await rig({}, { ...fakeManagement(), stats: async () => stats });
     expect((await ask('GET', '/api/v1/stats')).json()).toMatchObject({
-      dataplane: { active_flows: 0, forwarding: null, packets: { allow: 0, deny: 0, audit: 0 }, drops: {}, maps: {} },
+      dataplane: {
+        active_flows: 0,
+        forwarding: null,
+        ipv6_forwarding: null,
+        packets: { allow: 0, deny: 0, audit: 0 },
+        drops: {},
+        maps: {},
+      },
       dns: { queries_allow: 1, queries_deny: 2, nxdomain_policy: 3, nxdomain_upstream: 4, servfail: 5, grants: 6 },
       tls: {
         allow: 20,

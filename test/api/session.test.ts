@@ -82,7 +82,7 @@ describe('sign-in', () => {
     expect((await send('GET', POLICY, { cookie: renamed })).status).toBe(401);
   });
 
-  test('a session of one port of a host is not used at another port', async () => {
+  test('the cookie of a session at one port of a host is not used at another port of the host', async () => {
     const own = await rig();
     const [first, second] = ['localhost:9001', 'localhost:9002'] as const;
     const cookies = [await signIn(own, 'admin', { host: first }), await signIn(own, 'readonly', { host: second })];
@@ -154,7 +154,7 @@ describe('session', () => {
     expect(admin.node.recorded.at(-1)).toMatchObject({ operation: 'putPerformanceMode', actor: 'alice' });
   });
 
-  test('a session is no bearer token, a token is no cookie, and an invalid cookie counts as a failed login', async () => {
+  test('the API does not accept a session as a bearer token or a token as a cookie, and counts an invalid cookie as a failed login', async () => {
     const { ask, cookie } = await signedIn('admin', { limits: { failedLoginsPerWindow: 3 } });
     const send = async (headers: Readonly<Record<string, string>>) =>
       shown(await ask('GET', POLICY, { token: null, headers }));
@@ -173,7 +173,7 @@ describe('session', () => {
     expect(shown(twice)).toEqual(problem(400, 'malformed_request'));
   });
 
-  test('a session ends when its token is revoked, and says so', async () => {
+  test('a session ends when its token is revoked, and the response states this reason', async () => {
     const { browse, node } = await signedIn();
     node.reads.revoked.add('admin');
     const answer = await browse('GET', POLICY);

@@ -297,10 +297,12 @@ describe('a reload of the configuration', () => {
     expect(node.changes).toEqual([]);
     expect((await ask('POST', PATH)).json()).toEqual(REPORT);
     expect((await ask('POST', `${PATH}?allow_unpoliced=true`)).json()).toEqual(REPORT);
+    expect((await ask('POST', `${PATH}?allow_open=true`)).json()).toEqual(REPORT);
+    const flags = [{}, { allowUnpoliced: true }, { allowOpen: true }];
     expect(node.changes).toEqual(
-      [false, true].map((allowUnpoliced) => ({
+      flags.map((given) => ({
         call: 'configuration.reload',
-        with: { dryRun: false, allowUnpoliced, author: 'alice' },
+        with: { dryRun: false, allowUnpoliced: false, allowOpen: false, author: 'alice', ...given },
       })),
     );
   });
@@ -312,6 +314,7 @@ describe('a reload of the configuration', () => {
     const answers = [
       { kind: 'refused', code: 'invalid_config', detail: 'the file is not valid', problems },
       { kind: 'refused', code: 'would_unpolice', detail: 'wan0 would no longer be policed' },
+      { kind: 'refused', code: 'would_open', detail: 'all IPv6 would pass' },
       { kind: 'refused', code: 'reload_failed', detail: 'listen on 10.0.0.1:53: EADDRINUSE' },
     ] as const;
     for (const answer of answers) {

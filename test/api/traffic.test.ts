@@ -232,7 +232,7 @@ describe('GET /api/v1/flows', () => {
   });
 
   test.each([
-    ['src=10.0.0', '?src: Must be an IPv4 address or a CIDR such as 10.0.0.0/8.'],
+    ['src=10.0.0', '?src: Must be an IP address, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.'],
     ['port=https', '?port: Must be a port, or a range such as 8000-8100.'],
     ['proto=any', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
     ['proto=256', '?proto: Must be tcp, udp, icmp, or a number from 0 to 255.'],
@@ -297,7 +297,7 @@ describe('GET /api/v1/flows/seen', () => {
     last_verdict: 'allow' as const,
   };
 
-  test('GET /api/v1/flows/seen passes its filter to the record, and returns the flows with what the record covers', async () => {
+  test('GET /api/v1/flows/seen returns the recorded flows that match its filter, and the period that the record covers', async () => {
     const { ask, node } = await rig();
     node.reads.seenFlows = { matched: 5, connections: 7, denied: 3, flows: [seenFlow], coverage };
     const query =

@@ -73,7 +73,7 @@ describe('`weir assertions`', () => {
     });
   });
 
-  test('`weir assertions apply --dry-run` changes nothing, and says so', async () => {
+  test('`weir assertions apply --dry-run` changes nothing, and prints that nothing was changed', async () => {
     const { url, asked } = await serverThatAnswers({ status: 200, body: { ...LIST, dry_run: true } });
     const { out } = await run(['assertions', 'apply', '-f', fileWith('assertions: []'), '--dry-run', '--server', url]);
     expect([asked[0]?.path, out.split('\n').at(-2)]).toEqual([
@@ -82,7 +82,7 @@ describe('`weir assertions`', () => {
     ]);
   });
 
-  test('`weir assertions apply` names line and column of each problem', async () => {
+  test('`weir assertions apply` prints line and column of each problem', async () => {
     const problem = {
       pointer: '/assertions/1/id',
       code: 'duplicate_id',
@@ -119,7 +119,7 @@ describe('a policy write that an assertion refuses', () => {
   beforeAll(() => writeFileSync(policyFile, 'default_policy: deny\n'));
   afterAll(() => rmSync(policyFile));
 
-  test('a policy write that an assertion refuses names it, an example flow and the override', async () => {
+  test('the error of a policy write that an assertion refuses contains the assertion, an example flow and the flag to override it', async () => {
     const { url } = await serverThatAnswers({ status: 409, body: REFUSED });
     expect(await run(['policy', 'apply', '-f', policyFile, '--name', 'office', '--server', url])).toEqual({
       code: 1,
@@ -136,7 +136,7 @@ describe('a policy write that an assertion refuses', () => {
     });
   });
 
-  test('a policy write that an assertion refuses has the assertions in JSON', async () => {
+  test('the JSON error of a policy write that an assertion refuses contains the assertions', async () => {
     const { url } = await serverThatAnswers({ status: 409, body: REFUSED });
     const words = ['policy', 'apply', '-f', policyFile, '--name', 'office', '--server', url, '-o', 'json'];
     expect(JSON.parse((await run(words)).err)).toEqual({
@@ -154,7 +154,7 @@ describe('a policy write that an assertion refuses', () => {
     [['activate', '--id', '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10']],
     [['rollback', '1', '--id', '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10']],
     [['delete', '--id', '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10']],
-  ])('`weir policy %j` sends the overrides', async (words) => {
+  ])('`weir policy %j` sends the ids of the assertions that the write may break', async (words) => {
     const record = {
       ...{ id: '0b9ff3a1-66a6-4a54-9c61-3d7b3a7c2f10', name: 'office', form: 'envelope', mode: 'enforce', revision: 1 },
       ...{

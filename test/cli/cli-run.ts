@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { onTestFinished, vi } from 'vitest';
+import { recordExample } from '#api/policies/policy.schema.js';
 import { weir } from '#cli/weir.js';
 
 export type Answer = {
@@ -9,6 +10,13 @@ export type Answer = {
   readonly body: unknown;
   readonly headers?: Readonly<Record<string, string>>;
 };
+export const TOKEN = { WEIR_TOKEN: 't' };
+/** A record of a policy, as the API answers it. */
+export const RECORD = { ...recordExample, id: 'p-1', updated_by: 'alice' };
+
+/** Returns an answer with the status 200. */
+export const ok = (body: unknown, headers: Record<string, string> = {}): Answer => ({ status: 200, body, headers });
+
 type Asked = {
   readonly method: string;
   readonly path: string;

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
-import { run, serverThatAnswers } from './cli-run.js';
+import { run, serverThatAnswers, TOKEN } from './cli-run.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
 const CLUSTER = {
   enabled: true,
   node_id: 'node-a',
@@ -39,6 +38,25 @@ it.each([
   const { out } = await run(['cluster', 'status', '--server', url], TOKEN);
   expect(out).toMatch(new RegExp(`^etcd +${state}$`, 'm'));
 });
+
+it.each([
+  ['enforce', 'enforce', null],
+  ['enforce', 'drop', 'The nodes differ in dataplane.ipv6: enforce on a, not on b, which refuse a policy with IPv6.'],
+  ['enforce', null, 'The nodes differ in dataplane.ipv6: enforce on a, not on b, which refuse a policy with IPv6.'],
+  ['drop', 'pass', null],
+])(
+  '`weir cluster status` says whether some nodes alone enforce IPv6 policies (%s, %s)',
+  async (first, second, said) => {
+    const member = (id: string, ipv6: string | null) => ({
+      ...{ id, ipv6, address: '10.0.0.1:7443', version: '1.0.0', generation: 7, since: '2026-01-31T12:00:00.000Z' },
+      leads: false,
+    });
+    const members = [member('a', first), member('b', second)];
+    const { url } = await serverThatAnswers({ status: 200, body: { ...CLUSTER, members } });
+    const { out } = await run(['cluster', 'status', '--server', url], TOKEN);
+    expect(out.split('\n').find((line) => line.startsWith('The nodes')) ?? null).toBe(said);
+  },
+);
 
 it('`weir cluster nodes` shows by how many seconds the clock of a node differs', async () => {
   const node = (id: string, offset: number | null, failing: readonly string[] = []) => ({

@@ -29,7 +29,7 @@ describe('weir console', () => {
     ]);
   });
 
-  it('`weir console` reports a refusal of the node, and a response that is no link', async () => {
+  it('`weir console` prints an error if the node refuses the request, or if the response contains no link', async () => {
     const { api } = await rig();
     const server = `http://127.0.0.1:${await listening(api)}`;
     const refused = await run(['console', '--server', server], { WEIR_TOKEN: TOKENS.expired });

@@ -3,21 +3,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
+import { type Answer, clockAt, ok, RECORD, run, serverThatAnswers, TOKEN } from './cli-run.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
-const ok = (body: unknown, headers: Record<string, string> = {}): Answer => ({ status: 200, body, headers });
-const record = {
-  id: 'p-1',
-  name: 'office',
-  form: 'envelope',
-  mode: 'enforce',
-  revision: 4,
-  created_at: '2026-01-31T12:00:00.000Z',
-  updated_at: '2026-02-05T19:57:00.000Z',
-  updated_by: 'alice',
-  active: true,
-};
+const record = { ...RECORD, revision: 4, updated_at: '2026-02-05T19:57:00.000Z' };
 const NONE = {
   via: null,
   comment: null,
@@ -113,7 +101,7 @@ describe('weir policy history', () => {
     expect(err).toBe('there are earlier revisions: give --limit with more than 20\n');
   });
 
-  it('`weir policy history` exits with 2 while no policy is active and none is named', async () => {
+  it('`weir policy history` without a name exits with 2 while no policy is active', async () => {
     const { url } = await serverThatAnswers(ok({ items: [] }));
     const { code, err } = await run(['policy', 'history', '--server', url], TOKEN);
     expect([code, err]).toEqual([
@@ -195,7 +183,7 @@ describe('-m, --comment', () => {
     expect(asked.at(-1)?.path).toBe(path);
   });
 
-  it('a comment that the node refuses is named by its flag', async () => {
+  it('the error for a comment that the node refuses names the flag `--comment`', async () => {
     const message = 'Must be 1 to 500 printable characters on one line.';
     const problems = [{ pointer: '?comment', code: 'invalid_parameter', message }];
     const body = { type: 'urn:weir:error:invalid_query', error: `?comment: ${message}`, problems };
@@ -253,7 +241,7 @@ describe('weir policy diff between revisions', () => {
   });
 
   it.each([
-    [[], 'compare with what? Give --file, --from or --to'],
+    [[], 'give the policy to compare with: --file, --from or --to'],
     [['--to', '1'], 'revision 1 is the first one: there is none before it'],
     [['--to', '1', '-f', 'x'], "weir: option '--to <revision>' cannot be used with option '-f, --file <file>'"],
   ])('`weir policy diff` exits with 2 for the flags %j', async (flags, message) => {

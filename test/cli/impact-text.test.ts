@@ -22,11 +22,12 @@ const impact = {
 const linesOf = (given: Partial<PolicyDiff>, all = false): string[] =>
   impactLines({ verdict: 'closes', ...given } as PolicyDiff, styleOf({ colours: false }), all);
 
-test('a diff shows up to three seen flows with service, count and time, then how many more there are', () => {
+test('the text of a policy diff shows up to three recorded flows that change, with service, count and time, and the number of further ones', () => {
   clockAt('2026-02-05T20:00:00Z');
   const named = { ...flow, effect: 'opens', depends: true, hostname: 'a\u001b[2J.example', denied: 1 } as const;
   const ping = { ...flow, proto: 1, dst_port: null, icmp_type: 8, icmp_code: 0 };
   const folded = { ...flow, folded: true, dst_ip: '192.0.0.0/16', dst_port: null };
+  const six = { src_ip: '2001:db8:0:1::/64', dst_ip: '2001:db8:f::1' };
   const of = (flows: readonly ImpactFlow[]) => ({ impact: { ...impact, flows, flows_omitted: 4 } });
   expect(linesOf(of([flow, named, ping, folded]))).toEqual([
     'seen: closes 1 flow',
@@ -35,17 +36,20 @@ test('a diff shows up to three seen flows with service, count and time, then how
     '  close 10.0.0.7 → 192.0.2.1 icmp/8   1,204 connections, last 5 min ago',
     '  and 5 more flows',
   ]);
-  expect(linesOf(of([flow, named, ping, folded]), true).slice(4)).toEqual([
+  const others = [folded, { ...folded, ...six }, { ...ping, ...six, proto: 58, icmp_type: 128 }];
+  expect(linesOf(of([flow, named, ping, ...others]), true).slice(4)).toEqual([
     '  close 10.0.0.7 → 192.0.0.0/16 tcp   1,204 connections, last 5 min ago',
+    '  close 2001:db8:0:1::/64 → 2001:db8:f::1 tcp   1,204 connections, last 5 min ago',
+    '  close 2001:db8:0:1::/64 → 2001:db8:f::1 icmpv6/128   1,204 connections, last 5 min ago',
     '  and 4 more flows',
   ]);
 });
 
-test('a diff names what the record of seen flows lacks, or why there is none', () => {
+test('the text of a policy diff says which recorded flows are missing, or why no flows are recorded', () => {
   const lacking = { ...coverage, events_lost: 412, events_not_recorded: 1, folded: 2 };
   expect(linesOf({ impact: { ...impact, flows: [], coverage: lacking } })).toEqual([
     'seen: closes 1 flow',
-    '  record of a: 412 events lost, 1 event not recorded, 2 rows with all flows of a source to a network',
+    '  record of a: 412 events lost, 1 event not recorded, 2 rows for several flows each',
   ]);
   expect(linesOf({ impact: null, impact_unavailable: 'this node records no flows' })).toEqual([
     'seen flows: this node records no flows',

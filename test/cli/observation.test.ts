@@ -1,8 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest';
-import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
+import { clockAt, ok, run, serverThatAnswers, TOKEN } from './cli-run.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
-const ok = (body: unknown): Answer => ({ status: 200, body });
 const SINCE = '2026-01-31T12:00:00.000Z';
 
 const finding = {

@@ -58,3 +58,17 @@ test.each<[words: readonly string[], message: string]>([
   const { code, err } = await run(['policy', 'lint', '-f', fileWith(document), ...words], {});
   expect([code, err]).toEqual([2, expect.stringContaining(message) as string]);
 });
+
+test('`weir policy lint -f --ipv6` keeps a group that a Kubernetes selector can give IPv6 sources', async () => {
+  const kubernetes = [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }];
+  const file = fileWith({
+    default_policy: 'allow',
+    source_groups: [
+      { id: 'all', mode: 'enforce', sources: { cidrs: ['0.0.0.0/0'] }, default_action: 'allow' },
+      { id: 'pods', mode: 'enforce', sources: { kubernetes }, default_action: 'deny' },
+    ],
+  });
+  const words = ['policy', 'lint', '-f', file, '--check', 'unreachable'];
+  expect((await run(words, {})).out).toContain('remove the group pods');
+  expect(await run([...words, '--ipv6'], {})).toEqual({ code: 0, err: '', out: 'nothing was found\n' });
+});

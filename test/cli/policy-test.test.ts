@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { OFFICE } from '../analysis/office.js';
+import { DUAL_OFFICE, OFFICE } from '../analysis/office.js';
 import { temporaryFolder } from '../store/temporary-folder.js';
 import { run } from './cli-run.js';
 
@@ -83,4 +83,45 @@ test('`weir policy test` compares with a policy file, and skips an assertion tha
   );
   const only = fileWith('only.yaml', 'assertions:\n  - {id: since-12, opens_nothing_since: {revision: 12}}\n');
   expect((await run(['policy', 'test', only, '--policy', policyFile()], {})).code).toBe(0);
+});
+
+const IPV6_ASSERTIONS = `assertions:
+  - id: ssh6
+    never: {from: ["2001:db8:1::/64"], to: ["2001:db8:9::/64"], ports: [22]}
+  - id: ping6
+    always: {from: {group: office}, to: ["::/0"], proto: icmpv6, icmp_types: [128]}
+  - id: only4
+    only: {from: [10.1.0.0/24, 10.9.0.0/24, "2001:db8:9::/64"], ports: [443]}
+`;
+
+test('`weir policy test` checks the IPv6 flows of a policy with IPv6 addresses', async () => {
+  const dual = fileWith('dual.json', JSON.stringify(DUAL_OFFICE));
+  expect(await run(['policy', 'test', fileWith('6.yaml', IPV6_ASSERTIONS), '--policy', dual], {})).toEqual({
+    code: 3,
+    err: '',
+    out: [
+      'failed ssh6: admins/all passes 2001:db8:1::/120 → 2001:db8:9::/64 tcp/22',
+      '  2001:db8:1::/120 → 2001:db8:9::/64 tcp/22',
+      '    admins/all (allow)   weir policy explain --src 2001:db8:1::1 --dst 2001:db8:9::1 --proto tcp --dst-port 22',
+      'ok     ping6',
+      'failed only4: office/web passes 2001:db8:1::/64 except 2001:db8:1::/120 → any IPv6 tcp/443, and 1 more region',
+      '  2001:db8:1::/64 except 2001:db8:1::/120 → any IPv6 tcp/443',
+      '    office/web (allow)   weir policy explain --src 2001:db8:1::101 --dst 2001:db8::1 --proto tcp --dst-port 443',
+      '  2001:db8:1::/120 → any IPv6 tcp/443',
+      '    admins/all (allow)   weir policy explain --src 2001:db8:1::1 --dst 2001:db8::1 --proto tcp --dst-port 443',
+      '3 assertions, 2 failed',
+      '',
+    ].join('\n'),
+  });
+});
+
+test('`weir policy test --ipv6` checks IPv6 flows for a policy without IPv6 addresses', async () => {
+  const open = fileWith('open.json', JSON.stringify({ ...OFFICE, default_policy: 'allow' }));
+  const never = fileWith('never.yaml', 'assertions: [{id: telnet, never: {to: ["::/0"], ports: [23]}}]');
+  const test = (...words: readonly string[]) => run(['policy', 'test', never, '--policy', open, ...words], {});
+  expect((await test()).err).toContain('Answers about IPv6 need dataplane.ipv6: enforce');
+  expect(await test('--ipv6')).toMatchObject({
+    code: 3,
+    out: expect.stringContaining('failed telnet: default_policy passes any IPv6 → any IPv6 tcp/23\n') as string,
+  });
 });

@@ -4,22 +4,9 @@ import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
 import { readPolicyText } from '#config/policy/policy-text.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
-import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
+import { clockAt, ok, RECORD, run, serverThatAnswers, TOKEN } from './cli-run.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
-const ok = (body: unknown, headers: Record<string, string> = {}): Answer => ({ status: 200, body, headers });
-const record = {
-  id: 'p-1',
-  name: 'office',
-  form: 'envelope',
-  mode: 'enforce',
-  revision: 3,
-  created_at: '2026-01-31T12:00:00.000Z',
-  updated_at: '2026-02-01T08:30:00.000Z',
-  updated_by: 'alice',
-  active: true,
-};
-const spare = { ...record, id: 'p-2', name: null, form: 'singleton', mode: 'audit', active: false };
+const spare = { ...RECORD, id: 'p-2', name: null, form: 'singleton', mode: 'audit', active: false };
 const proof = { classes: 6, checked: 24, complete: true };
 const group = { id: 'lan', sources: { ips: ['10.0.0.7'] } };
 const config = { default_policy: 'deny', source_groups: [group] };
@@ -34,7 +21,7 @@ function fileWith(content: unknown): string {
 describe('weir policy list', () => {
   it('`weir policy list` prints a table of all policies that marks the active policy', async () => {
     clockAt('2026-02-05T20:00:00Z');
-    const { url } = await serverThatAnswers(ok({ items: [record, spare] }));
+    const { url } = await serverThatAnswers(ok({ items: [RECORD, spare] }));
     expect(await run(['policy', 'list', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: `NAME    MODE     ACTIVE  REVISION  FORM       UPDATED  BY     ID
@@ -50,7 +37,7 @@ office  enforce  active  3         envelope   4 d ago  alice  p-1
 
 describe('weir policy get', () => {
   it('`weir policy get` prints a document that `weir policy apply` accepts, with the ETag in a comment', async () => {
-    const { url, asked } = await serverThatAnswers(ok({ items: [spare, record] }), ok({ ...record, policy: config }));
+    const { url, asked } = await serverThatAnswers(ok({ items: [spare, RECORD] }), ok({ ...RECORD, policy: config }));
     const { code, out, err } = await run(['policy', 'get', '--server', url], TOKEN);
     expect({ code, err, document: parse(out) }).toEqual({ code: 0, err: '', document: envelope });
     expect(out.split('\n').slice(0, 2)).toEqual([
@@ -70,7 +57,7 @@ describe('weir policy get', () => {
   });
 
   it('`weir policy get` prints a document that `weir policy apply` writes back to the same policy, even if that policy has no name', async () => {
-    const unnamed = { ...record, name: null };
+    const unnamed = { ...RECORD, name: null };
     const { url, asked } = await serverThatAnswers(
       ok({ ...unnamed, policy: config }),
       ok({ items: [unnamed] }),
@@ -168,7 +155,7 @@ describe('weir policy get', () => {
       for (const [stored, written] of [
         [{ ...spare, active: true, policy: odd }, odd],
         [
-          { ...record, name: '#: x', policy: odd },
+          { ...RECORD, name: '#: x', policy: odd },
           { mode: 'enforce', name: '#: x', policy: odd },
         ],
       ]) {
@@ -192,7 +179,7 @@ describe('weir policy get', () => {
 
 describe('weir policy apply', () => {
   const warning = { pointer: '/policy/source_groups/0', code: 'shadowed', message: 'It never matches.' };
-  const written = { ...record, warnings: [warning], proof, policy: config };
+  const written = { ...RECORD, warnings: [warning], proof, policy: config };
   const headers = { etag: '"p-1.3"', 'weir-generation': '8' };
 
   it('`weir policy apply` writes an envelope (policy with name and mode) to the stored policy of that name, and prints the line of each warning', async () => {
@@ -234,7 +221,7 @@ describe('weir policy apply', () => {
   });
 
   it('`weir policy apply` writes a file in singleton form (without name and mode) to the active policy, and reads the warnings with a dry run', async () => {
-    const active = { ...record, form: 'singleton' };
+    const active = { ...RECORD, form: 'singleton' };
     const warned = { ...warning, pointer: '/source_groups/0' };
     const { url, asked } = await serverThatAnswers(
       ok(config, { ...headers, 'weir-warnings': 'shadowed, activity_taken' }),
@@ -385,9 +372,9 @@ describe('weir policy apply', () => {
 });
 
 describe('weir policy apply while another policy is active', () => {
-  const office = record;
-  const home = { ...record, id: 'p-3', name: 'home', active: false };
-  const plain = { ...record, id: 'p-4', name: 'default', form: 'singleton' };
+  const office = RECORD;
+  const home = { ...RECORD, id: 'p-3', name: 'home', active: false };
+  const plain = { ...RECORD, id: 'p-4', name: 'default', form: 'singleton' };
   const renamed = { ...plain, name: 'office' };
   const written = { ...home, active: true, warnings: [], proof, policy: config };
   const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
@@ -497,8 +484,8 @@ describe('weir policy apply while another policy is active', () => {
 });
 
 describe('weir policy activate', () => {
-  const home = { ...record, id: 'p-3', name: 'home', active: false };
-  const list = ok({ items: [record, home] });
+  const home = { ...RECORD, id: 'p-3', name: 'home', active: false };
+  const list = ok({ items: [RECORD, home] });
   const activated = { ...home, active: true, warnings: [], proof, policy: config };
   const headers = { etag: '"p-3.3"', 'weir-generation': '8' };
   const warning = { pointer: '', code: 'activity_taken', message: 'The policy office was active.' };
@@ -561,7 +548,7 @@ describe('weir policy activate', () => {
 
 describe('weir policy delete', () => {
   it('`weir policy delete` deletes only the policy revision that it has read, and prints that policy.fallback decides now', async () => {
-    const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), { status: 204, body: undefined });
+    const { url, asked } = await serverThatAnswers(ok({ ...RECORD, policy: config }), { status: 204, body: undefined });
     expect(await run(['policy', 'delete', '--name', 'office', '--server', url], TOKEN)).toEqual({
       code: 0,
       out: 'office deleted\nnone is active now: policy.fallback decides\n',
@@ -575,7 +562,7 @@ describe('weir policy delete', () => {
 
   it('`weir policy delete` with --no-rehearse and --wait sends both flags in the query, and prints a warning that names the late nodes', async () => {
     const late = { status: 204, body: undefined, headers: { 'weir-warnings': 'none_active, nodes_behind' } };
-    const { url, asked } = await serverThatAnswers(ok({ ...record, policy: config }), late);
+    const { url, asked } = await serverThatAnswers(ok({ ...RECORD, policy: config }), late);
     const words = ['policy', 'delete', '--name', 'office', '--no-rehearse', '--wait', 'quorum', '--server', url];
     const { code, err } = await run(words, TOKEN);
     expect([code, err]).toEqual([0, 'warning: See docs/errors.md. [nodes_behind]\n']);
@@ -590,8 +577,8 @@ describe('weir policy delete', () => {
 });
 
 describe('weir policy diff', () => {
-  const stored = ok({ ...record, policy: config });
-  const list = ok({ items: [record] });
+  const stored = ok({ ...RECORD, policy: config });
+  const list = ok({ items: [RECORD] });
 
   it('`weir policy diff` exits with 0 if the file contains the active policy in another form', async () => {
     const { url } = await serverThatAnswers(list, stored);
@@ -704,7 +691,7 @@ describe('weir policy diff and explain of an invalid file', () => {
   );
 
   it('`weir policy diff` accepts the id that `weir policy get` prints in an envelope without a name', async () => {
-    const { url } = await serverThatAnswers(ok({ ...record, name: null, policy: config }));
+    const { url } = await serverThatAnswers(ok({ ...RECORD, name: null, policy: config }));
     const file = fileWith({ mode: 'enforce', id: 'p-1', policy: config });
     expect((await run(['policy', 'diff', '--text', '-f', file, '--id', 'p-1', '--server', url], TOKEN)).code).toBe(0);
   });
@@ -714,11 +701,11 @@ describe('weir policy diff and explain of an envelope without a mode', () => {
   const file = () => fileWith({ name: 'office', policy: config });
 
   it.each([
-    ['an envelope', 'audit', { ...record, mode: 'audit', policy: config }],
+    ['an envelope', 'audit', { ...RECORD, mode: 'audit', policy: config }],
     [
       'singleton form',
       'enforce',
-      { ...record, form: 'singleton', policy: { ...config, source_groups: [{ mode: 'enforce', ...group }] } },
+      { ...RECORD, form: 'singleton', policy: { ...config, source_groups: [{ mode: 'enforce', ...group }] } },
     ],
   ])(
     '`weir policy diff` compares an envelope (policy document with a name) without a mode with an active policy in the form of %s as if it had the mode %s',

@@ -1,9 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { LISTED_FLOW as flow } from '#test/api/listed-flow.js';
-import { type Answer, clockAt, run, serverThatAnswers } from './cli-run.js';
-
-const TOKEN = { WEIR_TOKEN: 't' };
-const ok = (body: unknown): Answer => ({ status: 200, body });
+import { clockAt, ok, run, serverThatAnswers, TOKEN } from './cli-run.js';
 
 const used = {
   decided_by: 'rule',

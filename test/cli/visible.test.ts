@@ -3,10 +3,9 @@ import { parse } from 'yaml';
 import { styleOf } from '#cli/output/style.js';
 import { table } from '#cli/output/table.js';
 import { visible, visibleIn, visibleLines } from '#cli/output/visible.js';
-import { run, serverThatAnswers } from './cli-run.js';
+import { run, serverThatAnswers, TOKEN } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
 const HOSTILE = 'a\u001b[2J\u009b31m\u001b[32m\r\n\t\u007f\u202e\u2028b';
 const SHOWN = 'a\\u001b[2J\\u009b31m\\u001b[32m\\r\\n\\t\\u007f\\u202e\\u2028b';
 /** Matches control characters except the line feed, a line separator, and a mark that reverses the text. */

@@ -7,10 +7,9 @@ import { describe, expect, it, onTestFinished } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
 import { FLOW_MESSAGE as flow, LOOKUP_FIELDS } from '#test/observe/flow-message.js';
-import { run } from './cli-run.js';
+import { run, TOKEN } from './cli-run.js';
 import { wiretapThatSends } from './event-server.js';
 
-const TOKEN = { WEIR_TOKEN: 't' };
 /** Collects garbage all the time, so that an object without a reference is freed at once. */
 const COLLECTING = ['--expose-gc', '--import', 'data:text/javascript,setInterval(gc, 10).unref()'];
 const MANY_LINES = 30;
@@ -132,7 +131,19 @@ describe('weir wiretap', () => {
     expect(out).toBe(`${LINES[0]}  sent to 198.51.100.1:80\n`);
   });
 
-  it('`weir wiretap --fold` asks the node for folded messages, and prints how many messages each stands for', async () => {
+  it('`weir wiretap` writes IPv6 addresses with ports in brackets, and ICMPv6 by its name', async () => {
+    const six = { src: '2001:db8::7', dst: '2001:db8:f::1' };
+    const translated = { ...flow, ...six, dst_names: [], translation: { dst: '2001:db8:f::9', dst_port: 80 } };
+    const { url } = await wiretapThatSends({ frames: [[translated, { ...denied, ...six, proto: 58 }]], after: 'stay' });
+    const { out } = await until(2, ['wiretap', '--server', url]);
+    expect(out.split('\n').map((line) => line.replace(/^\S+ +/, ''))).toEqual([
+      'flow          allow     tcp   [2001:db8::7]:40000 → [2001:db8:f::1]:443  lan/web  sent to [2001:db8:f::9]:80',
+      'verdict       deny      icmpv6  2001:db8::7 → 2001:db8:f::1  (policy_default, in lan)  type 8 code 0, policy_deny',
+      '',
+    ]);
+  });
+
+  it('`weir wiretap --fold` requests that the node combines equal messages into one, and prints how many messages each one represents', async () => {
     const folded = { ...flow, count: 12, first_seen: '2026-01-31T11:59:59.750Z' };
     const { url, asked } = await wiretapThatSends({ frames: [[folded, { ...folded, count: 1 }]], after: 'stay' });
     const { out } = await until(2, ['wiretap', '--fold', '1s', '--server', url]);

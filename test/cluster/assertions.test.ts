@@ -32,7 +32,7 @@ async function allHave(ids: readonly string[]): Promise<void> {
 }
 
 describe('the assertions of a cluster of three nodes', () => {
-  test('the list that one node writes is that of each node, with one ETag and the results for the policy in force', async () => {
+  test('a list of assertions that one node of a cluster writes is the list of all nodes, with one ETag and the results for the policy in force', async () => {
     expect((await putPolicy(nodeAt(0), 80)).status).toBe(200);
     const written = await putList(nodeAt(1), noSsh, { id: 'ssh', always: { from: ['10.0.0.1'], ports: [22] } });
     expect([written.status, written.headers.get('etag')]).toEqual([200, '"assertions.1"']);

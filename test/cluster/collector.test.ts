@@ -114,6 +114,26 @@ test('a write that was prepared before a write of another node fails with revisi
   expect(await one.policies.get('c')).toBe(null);
 });
 
+test('the confirmation of the write lock fails with revision_conflict if the lock entry of the node was removed from etcd', async () => {
+  client = new EtcdClient(started.etcd.options);
+  stops.push(() => client.close());
+  const node = await nodeOf('n1');
+  await takesPart(node);
+  const stranger = { type: 'put' as const, key: `${keys.lockEntries.from}stranger`, value: Buffer.from('{}') };
+  await client.transact({ when: [], apply: [stranger] }, SOON);
+  await eventually(async () => {
+    await node.cluster.takeWriteLock(AbortSignal.timeout(5_000));
+    const { entries } = await client.range(keys.lockEntries, SOON);
+    expect(entries.length).toBe(2);
+  });
+  await node.cluster.confirmWriteLock();
+
+  await client.transact({ when: [], apply: [{ type: 'delete_range', range: keys.lockEntries }] }, SOON);
+  await expect(node.cluster.confirmWriteLock()).rejects.toMatchObject({ code: 'revision_conflict' });
+  node.cluster.releaseWriteLock();
+  expect(await write(node, '{"a":6}')).toBe(true);
+});
+
 test('a node that was disconnected during writes and a compaction of etcd first receives the newest policy, then all revisions', async () => {
   const [writer, away] = [await nodeOf('n1'), await nodeOf('away')];
   await takesPart(writer);

@@ -102,7 +102,7 @@ test('all nodes of a cluster have the same history, with the facts of each revis
   leave();
 });
 
-test('the revisions that the leader removes are removed at all nodes with their texts, also at a node that was away', async () => {
+test('old revisions that the leader removes are removed with their policy texts at all nodes, also at a node that was stopped meanwhile', async () => {
   const before = await bodiesIn(nodeAt(1).kv);
   expect((await collect(client, keys, FENCE, BOUNDS)).removed).toBeGreaterThan(8);
   const history = await client.range(under('/weir/history/'), SOON);
@@ -119,7 +119,7 @@ test('the revisions that the leader removes are removed at all nodes with their 
   await eventually(async () => expect(await bodiesIn(nodeAt(2).kv)).toEqual(await bodiesInEtcd()));
 });
 
-test('the oldest revisions are removed while all of them have added too many bytes', async () => {
+test('the leader removes the oldest revisions while the history of all policies is larger than its limit in bytes', async () => {
   const [last] = await nodeAt(0).policies.history('a', { limit: 1 });
   const bytes = last?.facts.bytes ?? 0;
   expect(bytes).toBeGreaterThan(0);
@@ -148,7 +148,7 @@ test('the former policy of a pending change stays at all nodes, and comes in for
   }
 });
 
-test('a rollback to an old revision is in force at all nodes, and adds no text to etcd', async () => {
+test('a rollback to an old revision comes into force at all nodes, and stores no further policy text in etcd', async () => {
   const before = await bodiesInEtcd();
   const { record } = storedPolicy({ id: 'a', revision: 42 }, '');
   const origin = { via: 'rollback', of_revision: 33 } as const;

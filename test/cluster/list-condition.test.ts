@@ -19,7 +19,7 @@ const change = (revision: number, more: Partial<PolicyChange> = {}): PolicyChang
   ...more,
 });
 
-test('the list of the node that creates a cluster is that of each node', async () => {
+test('the list of assertions of the node that creates a cluster becomes the list of each node that joins', async () => {
   const one = await nodeOf('n0');
   await createAssertionStore(one.kv).write('ann', undefined, () => [{ id: 'no-ssh', never: { ports: [22] } }]);
   await one.cluster.init(false);
@@ -56,7 +56,7 @@ test('a policy commit fails if another node has written the list of assertions s
   expect(await commit(change(3), write)).toBe('committed');
 });
 
-test('the leader keeps a revision that an assertion compares with, and removes nothing while it cannot read the list', async () => {
+test('the leader keeps a revision that an assertion compares with, and removes no revision while it cannot read the list of assertions', async () => {
   const client = new EtcdClient(started.etcd.options);
   started.stops.push(() => client.close());
   const node = await nodeOf('n3');

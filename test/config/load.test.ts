@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ConfigError } from '#config/config-problem.js';
 import { loadConfig, parseConfig } from '#config/load.js';
+import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import { CERTIFICATE, KEY } from '#test/api/certificate.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
 
@@ -55,6 +56,7 @@ const defaults = {
 const dataplane = {
   interfaces: ['lan0', 'wan*'],
   ipv6: 'drop',
+  routerPorts: [],
   nonIpv4: 'drop',
   reversePath: 'strict',
   policeLocal: false,
@@ -63,20 +65,7 @@ const dataplane = {
   pickupMs: 120_000,
   flowCapacity: 131_072,
   flowShare: 0.125,
-  timeoutsMs: {
-    tcp_syn_sent: 60_000,
-    tcp_syn_received: 60_000,
-    tcp_established: 10_800_000,
-    tcp_half_closed: 600_000,
-    tcp_closing: 10_000,
-    tcp_reset: 10_000,
-    udp_opened: 30_000,
-    udp_replied: 180_000,
-    icmp_opened: 30_000,
-    icmp_replied: 30_000,
-    other_opened: 600_000,
-    other_replied: 600_000,
-  },
+  timeoutsMs: DEFAULT_TIMEOUTS_MS,
   grantCapacity: 262_144,
   programCapacity: 4_194_304,
   markMask: 0x00f0_0000,
@@ -111,6 +100,7 @@ api:
 dataplane:
   interfaces: [lan0, wan*]
   ipv6: pass
+  router_ports: [wan0]
   non_ipv4: pass
   reverse_path: off
   police_local: true
@@ -168,6 +158,7 @@ cluster:
       dataplane: {
         interfaces: ['lan0', 'wan*'],
         ipv6: 'pass',
+        routerPorts: ['wan0'],
         nonIpv4: 'pass',
         reversePath: 'off',
         policeLocal: true,
@@ -274,7 +265,7 @@ dataplane:
   mark_mask: 0x00100000
   police_local: yes
   translated: [10.96.0.1/12, 10.96.0.0]
-  ipv6: enforce
+  ipv6: filter
 dns: { listen: ["dns.example:53"] }
 policy: []
 log:
@@ -287,7 +278,7 @@ log:
       'invalid_value weir.yaml:8:22: dataplane.interfaces.1: may have a * only at its end',
       'invalid_value weir.yaml:8:31: dataplane.interfaces.2: must be an interface name of 1 to 15 characters',
       'invalid_value weir.yaml:8:54: dataplane.interfaces.3: matches every interface, loopback included: put the beginning of a name before the *',
-      'invalid_value weir.yaml:15:9: dataplane.ipv6: must be one of drop, pass',
+      'invalid_value weir.yaml:15:9: dataplane.ipv6: must be one of drop, pass, enforce',
       'invalid_value weir.yaml:9:13: dataplane.non_ipv4: must be one of drop, pass',
       'invalid_value weir.yaml:13:17: dataplane.police_local: must be true or false',
       'invalid_value weir.yaml:14:16: dataplane.translated.0: must be an IPv4 network, such as 10.96.0.0/12',
@@ -508,14 +499,14 @@ cluster: { etcd: { endpoints: ["http://a:2379"] }, peer: { listen: "10.1.0.1:794
     ]);
   });
 
-  it('a configuration file is refused if a DNS listener or upstream has an IPv6 address, or if a `rebind_allow` name is malformed', () => {
+  it('a configuration file is refused if a DNS listener has an IPv6 address, if a DNS upstream has a zone, or if a `rebind_allow` name is malformed', () => {
     const text = `version: 1
-dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53"], rebind_allow: ["*.a.*", "ok.example"] }
+dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53", "[fe80::1%eth0]:53"], rebind_allow: ["*.a.*", "ok.example"] }
 `;
     expect(problemsOf(text)).toEqual([
       'invalid_value weir.yaml:2:17: dns.listen.0: must be an IPv4 address',
-      'invalid_value weir.yaml:2:42: dns.upstreams.0: must be an IPv4 address',
-      'invalid_value weir.yaml:2:78: dns.rebind_allow.0: must be a name, or `*.` before a name',
+      'invalid_value weir.yaml:2:62: dns.upstreams.1: must be an address without a zone',
+      'invalid_value weir.yaml:2:99: dns.rebind_allow.0: must be a name, or `*.` before a name',
     ]);
   });
 

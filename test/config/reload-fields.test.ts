@@ -73,6 +73,7 @@ const OTHER: Readonly<Record<string, unknown>> = {
   'api.console': false,
   'dataplane.interfaces': ['lan0', 'wan*'],
   'dataplane.ipv6': 'pass',
+  'dataplane.router_ports': ['eth7'],
   'dataplane.non_ipv4': 'pass',
   'dataplane.reverse_path': 'loose',
   'dataplane.police_local': true,

@@ -33,7 +33,7 @@ const row = (page: Page, { id }: Pick<ClusterNode, 'id'>) =>
   page.locator('table.nodes tbody tr', { hasText: `${id} ` });
 const generation = async () => (await rig.generations()).n1 ?? 0;
 
-test('Nodes shows each node of the cluster with its checks and its generation', async () => {
+test('the page Nodes of the console shows each node of the cluster with its readiness checks and its generation', async () => {
   const page = await show('n1', 'nodes');
   const present = await generation();
   for (const node of rig.nodes) {
@@ -47,7 +47,7 @@ test('Nodes shows each node of the cluster with its checks and its generation', 
   await browser.expectAccessible();
 });
 
-test('a change that one console applies is in the bar of the console of another node, which keeps it', async () => {
+test('an unconfirmed change that is applied in the console of one node is shown in the console of another node, where the user can confirm it', async () => {
   const other = await show('n2', 'traffic');
   const rule = { id: 'mail', action: 'allow', match: { dst_ips: ['10.1.0.9'], proto: 'tcp', dst_ports: [25] } };
   const proposal = encodeURIComponent(JSON.stringify({ source_group: 'lan', before: null, rule }));
@@ -63,7 +63,7 @@ test('a change that one console applies is in the bar of the console of another 
   expect(text).toContain('10.1.0.9');
 });
 
-test('a staged roll-out is on each page of each console, can go back, and can be confirmed', async () => {
+test('each page of the console of each node shows a staged roll-out, which the user can revert or confirm', async () => {
   const before = await rig.agree(1, 5_000);
   await rig.put('n2', '10.1.0.2', '?rollout_share=10&rollout_hold=300');
   const page = await show('n1', '');
@@ -85,7 +85,7 @@ test('a staged roll-out is on each page of each console, can go back, and can be
   expect(await rig.agree(before + 4, 5_000)).toBeGreaterThan(before + 3);
 });
 
-test('the review of a change offers stages in a cluster, and the change is then in force at a part of the nodes', async () => {
+test('in a cluster, the console offers to apply a change to a part of the nodes first, and then only these nodes enforce it', async () => {
   const before = await generation();
   const rule = { id: 'staged', action: 'allow', match: { dst_ips: ['10.1.0.7'], proto: 'tcp', dst_ports: [26] } };
   const proposal = encodeURIComponent(JSON.stringify({ source_group: 'lan', before: null, rule }));
@@ -105,7 +105,7 @@ test('the review of a change offers stages in a cluster, and the change is then 
   await page.getByText(`Generation ${before + 1} is rolled out.`).waitFor({ state: 'detached' });
 });
 
-test('the consoles show traffic and findings of all nodes, with the node that saw them', async () => {
+test('the console of each node shows the traffic and the findings of all nodes, with the name of the node', async () => {
   const flood = rig.flood('n2');
   onTestFinished(() => void flood.kill());
   const page = await show('n1', 'traffic?scope=cluster');
@@ -118,7 +118,7 @@ test('the consoles show traffic and findings of all nodes, with the node that sa
   await page.locator('tbody tr', { hasText: '10.77.2.2' }).first().waitFor();
 });
 
-test('a killed node is reported within 5 s at the other nodes, and its return as well', async () => {
+test('the console reports a killed node within 5 s at the other nodes, and also reports that it is back', async () => {
   const node = rig.node('n3');
   const page = await show('n1', 'nodes');
   await row(page, node).getByText('ready', { exact: true }).waitFor();
@@ -134,7 +134,7 @@ test('a killed node is reported within 5 s at the other nodes, and its return as
   await row(page, node).getByText('ready', { exact: true }).waitFor();
 });
 
-test('while etcd is away, the console names the nodes that it knows, and says that they enforce the last policy', async () => {
+test('while etcd is unreachable, the console shows the nodes that it knows, and that they enforce the last policy', async () => {
   const present = await generation();
   const page = await show('n1', 'nodes');
   for (const { name } of rig.etcd.members) await rig.etcd.signal(name, 'SIGSTOP');

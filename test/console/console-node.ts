@@ -1,6 +1,7 @@
-import { setTimeout as pause } from 'node:timers/promises';
 import type { NodeOptions } from '#cli/tour/node-process.js';
+import { ADDRESSES } from '#cli/tour/topology.js';
 import { createRig, type NodeRig } from '#test/e2e/rig.js';
+import { built } from '#threads/built-file.js';
 
 /** A policy with an allowed service, a denied one, one that would be denied, and a rule that nothing uses. */
 export const POLICY = {
@@ -21,10 +22,8 @@ export const POLICY = {
 };
 
 const PORTS = [80, 443, 23, 554, 22];
-/** Between two connections to a port. Each connection starts a process. */
-const PAUSE_MS = 1_500;
 
-/** A node with `POLICY` in force, and clients that open a connection to each port a few times a second. */
+/** A node with `POLICY` in force, and a client that opens connections to each port. */
 export type ConsoleNode = { readonly rig: NodeRig; remove(): Promise<void> };
 
 export async function createConsoleNode(tag: string, options: NodeOptions = {}): Promise<ConsoleNode> {
@@ -35,20 +34,10 @@ export async function createConsoleNode(tag: string, options: NodeOptions = {}):
     await rig.remove();
     throw failure;
   }
-  let isOver = false;
-  const loops = PORTS.map(async (port) => {
-    while (!isOver) {
-      // A connection that the end of the test interrupts has no first line.
-      await rig.tcp(port).catch(() => {});
-      await pause(PAUSE_MS);
-    }
-  });
-  return {
-    rig,
-    remove: async () => {
-      isOver = true;
-      await rig.remove();
-      await Promise.allSettled(loops);
-    },
-  };
+  rig.topology.client.start(process.execPath, [
+    built('test/console/visitor-process.js'),
+    ADDRESSES.server,
+    ...PORTS.map(String),
+  ]);
+  return { rig, remove: () => rig.remove() };
 }

@@ -50,7 +50,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('the page Integrations', () => 
   const button = (name: string) => page.getByRole('button', { name, exact: true });
   const integration = () => page.locator('section.panel', { has: page.getByRole('heading', { name: /^prod/ }) });
 
-  it('adds an integration, and says that the API server refuses its token', async () => {
+  it('the page Integrations of the console adds an integration, and reports that the Kubernetes API server refuses its token', async () => {
     await browser.open('integrations');
     await page.getByText('No integration yet').waitFor();
     await page.getByLabel('Name, as source groups name it').fill('prod');
@@ -69,7 +69,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('the page Integrations', () => 
     await browser.expectAccessible();
   });
 
-  it('replaces the token, and shows a pod as a member of its group as soon as it exists', async () => {
+  it('the page Integrations replaces the token, and shows a pod as a member of its source group as soon as the pod exists', async () => {
     const token = await kube.createAccount('weir', ['pods', 'nodes', 'namespaces']);
     await button('Replace…').click();
     await integration().getByLabel('Token of a service account').fill(token);
@@ -88,7 +88,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('the page Integrations', () => 
     await browser.expectAccessible();
   });
 
-  it('says that the objects can be old while the API server is away, and keeps the members', async () => {
+  it('while the Kubernetes API server is unreachable, the page Integrations says that its objects can be outdated, and keeps showing the members', async () => {
     await kube.signal('SIGKILL');
     await integration().getByText('They stay in force.').waitFor();
     await page.locator('tbody tr', { hasText: 'web-1' }).waitFor();
@@ -98,7 +98,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('the page Integrations', () => 
       .waitFor();
   });
 
-  it('deletes an integration only after no selector of the policy names it', async () => {
+  it('the page Integrations deletes an integration only if no selector of the policy uses it', async () => {
     const confirm = async () => {
       await button('Delete').first().click();
       const dialog = page.getByRole('dialog');

@@ -20,7 +20,7 @@ afterAll(async () => {
   await rig?.remove();
 });
 
-test('Names shows the addresses that are granted for a name, and the rules that grant them', async () => {
+test('the page Names of the console shows the addresses that DNS resolved for an allowed name, and the rules that allow them', async () => {
   const { page } = browser;
   await browser.open('names?filter=api');
   const row = page.locator('tbody tr', { hasText: 'api.example.com' });
@@ -32,7 +32,7 @@ test('Names shows the addresses that are granted for a name, and the rules that 
   await browser.expectAccessible();
 });
 
-test('Names explains why a client may look a name up, and why it may not', async () => {
+test('the page Names explains why a client may or may not look up a DNS name', async () => {
   const { page } = browser;
   await browser.open('names');
   await page.getByLabel('A client').fill(ADDRESSES.client);

@@ -36,7 +36,7 @@ afterAll(async () => {
   await node?.remove();
 }, 60_000);
 
-test('the overview says that the node enforces, and names the rule that nothing uses', async () => {
+test('the overview of the console shows that the node enforces its policy, and names a rule without hits', async () => {
   await browser.open('');
   await browser.page.getByText('Enforcing').first().waitFor();
   await browser.page.getByRole('link', { name: 'office / old-ftp' }).waitFor();
@@ -51,7 +51,7 @@ test('the page Why explains a denied flow from a pasted log line, and proposes a
   await browser.expectAccessible();
 });
 
-test('the document of the console names at most 40 kB of files, and the whole console has at most 300 kB, compressed', async () => {
+test('the HTML document of the console refers to at most 40 kB of compressed files, and the whole console has at most 300 kB', async () => {
   const folder = built('console');
   const sizeOf = (name: string) => statSync(join(folder, `${name}.gz`)).size;
   // The chart of the overview is not in this list: the page loads it after the first paint.
@@ -66,7 +66,7 @@ test('the document of the console names at most 40 kB of files, and the whole co
   );
 });
 
-test('the statechart of a part shows a state within 250 ms after the node has entered it', async () => {
+test('the page Statecharts of the console shows a state within 250 ms after an actor of the node has entered it', async () => {
   const { page } = browser;
   await browser.open('statecharts?part=performanceMode');
   await page.locator('[data-state="performanceMode.enabled.current"].active').waitFor();
@@ -86,7 +86,7 @@ test('the statechart of a part shows a state within 250 ms after the node has en
   await page.locator('[data-state="performanceMode.enabled.current"].active').waitFor();
 }, 30_000);
 
-test('while performance mode is off, the pages say what is dark, and enable it; changes of this time are findings afterwards', async () => {
+test('while performance mode is off, the pages of the console say which data is missing, and offer to enable it; writes in this time are listed as findings later', async () => {
   const { page } = browser;
   await request('settings/performance-mode', 'PUT', { enabled: false });
   await browser.open('');
@@ -108,7 +108,7 @@ test('while performance mode is off, the pages say what is dark, and enable it; 
   browser.faults.splice(0);
 }, 60_000);
 
-test('the arrow keys move between the states of a chart, and the words follow', async () => {
+test('the arrow keys move the focus between the states of a statechart, and the description follows the focus', async () => {
   const { page } = browser;
   await browser.open('statecharts?part=dataplane');
   await page.locator('[data-state="dataplane.engaged.enforcing.idle"].active button').focus();
@@ -121,7 +121,7 @@ test('the arrow keys move between the states of a chart, and the words follow', 
   await page.locator('.chart-side h2', { hasText: 'From this state' }).waitFor();
 }, 30_000);
 
-test('every part of the node is on the page Statecharts with its states, and its chart fits in 1440 × 900', async () => {
+test('the page Statecharts lists every actor of the node with its states, and each chart fits into 1440 × 900 pixels', async () => {
   const { page } = browser;
   const { charts } = (await (await request('debug/statecharts')).json()) as { charts: { name: string }[] };
   for (const { name } of charts) {
@@ -138,7 +138,7 @@ test('every part of the node is on the page Statecharts with its states, and its
   }
 }, 120_000);
 
-test('a token is issued and shown once, works, and is refused after it is revoked by its name', async () => {
+test('the console shows a new API token only once; the token works until the user revokes it and types its name', async () => {
   const { page } = browser;
   await browser.open('settings');
   await page.getByLabel('Subject of a new token').fill('grafana');
@@ -156,7 +156,7 @@ test('a token is issued and shown once, works, and is refused after it is revoke
   expect((await request('stats', 'GET', undefined, token)).status).toBe(401);
 }, 30_000);
 
-test('the page Inspection says without an error of the browser that there is no CA, and generates one', async () => {
+test('without a CA, the page Inspection says so without an error in the browser log, and can generate a CA', async () => {
   const { page } = browser;
   await browser.open('inspection');
   await page.getByText('There is none.').waitFor();
@@ -165,7 +165,7 @@ test('the page Inspection says without an error of the browser that there is no 
   await page.getByRole('link', { name: 'Download the certificate' }).waitFor();
 }, 30_000);
 
-test('a change of the policy on the page Findings leads to the history of the policy', async () => {
+test('a policy write in the list of the page Findings has a link to the history of the policy', async () => {
   const { page } = browser;
   await browser.open('findings?tab=changes');
   await page.getByRole('link', { name: 'History' }).first().click();
@@ -173,7 +173,7 @@ test('a change of the policy on the page Findings leads to the history of the po
   await page.locator('.revision-number', { hasText: '1' }).waitFor();
 }, 30_000);
 
-test('the page Ask names the sources that can reach a service and the rule, and keeps the answer as an assertion', async () => {
+test('the page Ask shows the sources that can reach a service and the rule that allows it, and can store the answer as an assertion', async () => {
   const { page } = browser;
   await browser.open('ask');
   await browser.expectAccessible();
@@ -200,7 +200,7 @@ test('the page Ask names the sources that can reach a service and the rule, and 
   expect((await request('assertions', 'PUT', { assertions: [] })).status).toBe(200);
 }, 60_000);
 
-test('the page Ask shows each problem that the node finds in a question at its field', async () => {
+test('the page Ask shows each problem of a question beside its input field', async () => {
   const { page } = browser;
   await browser.open('ask?kind=never&from=nobody&to=10.77.2.0/99&service=tcp/22');
   const fault = async (label: string) => {
@@ -216,7 +216,7 @@ test('the page Ask shows each problem that the node finds in a question at its f
   await page.getByText('Yes, nothing passes.').waitFor();
 }, 30_000);
 
-test('the page Ask answers for the draft in the editor, and Why? explains an example by the same draft', async () => {
+test('the page Ask answers questions about the unsaved draft in the editor, and the page Why? explains an example flow by the same draft', async () => {
   const { page } = browser;
   const rule = { id: 'ssh', action: 'allow', match: { proto: 'tcp', dst_ports: [22] } };
   const proposal = encodeURIComponent(JSON.stringify({ source_group: 'office', before: null, rule }));

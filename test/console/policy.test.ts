@@ -44,7 +44,7 @@ describe('the page Policy', () => {
     await expect.poll(flows, { timeout: 30_000 }).toBeGreaterThanOrEqual(5);
   };
 
-  it('takes a proposed rule into the draft, reverts it if it is not confirmed, and keeps it if it is', async () => {
+  it('the page Policy inserts a proposed rule into the draft; the node reverts the change without a confirmation, and keeps it with one', async () => {
     await seesTraffic();
     await propose('no-telnet', SSH);
     await heading('Review the change').waitFor();
@@ -64,8 +64,17 @@ describe('the page Policy', () => {
     await other.getByText(/^The change of .+ went back: .+\. The former policy is in force again\.$/).waitFor();
     await other.close();
     expect(await ruleIds()).toEqual(['web', 'no-telnet', 'cameras', 'old-ftp']);
+    await page.route('**/history/*', async (route) => {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      await route.continue();
+    });
+    const formerText = page.waitForResponse(/\/history\/\d+$/);
     await button('Back to the draft').click();
     await button('Review and apply…').click();
+    await heading('Review the change').waitFor();
+    // The draft takes the revision of the revert, which has the same text, and the review stays.
+    await formerText;
+    await page.unroute('**/history/*');
     await page.getByLabel('Why, for the history').fill('ssh for the office');
     await button('Apply').click();
     await button('Keep this change').click();
@@ -76,7 +85,7 @@ describe('the page Policy', () => {
     await browser.expectAccessible();
   });
 
-  it('marks a problem of the node at its line, and keeps the draft across a reload', async () => {
+  it('the page Policy marks a problem that the node finds at its line, and keeps the draft when the page is reloaded', async () => {
     await browser.open('policy');
     await editor().getByText('old-ftp').click();
     await page.keyboard.press('End');
@@ -96,7 +105,7 @@ describe('the page Policy', () => {
     await button('Discard').click();
   });
 
-  it('finds a text with Ctrl+F, goes to the next and the previous place, and closes the search with Escape', async () => {
+  it('the page Policy finds a text with Ctrl+F, goes to the next and the previous occurrence, and closes the search with Escape', async () => {
     await browser.open('policy');
     await editor().getByText('office').click();
     await page.keyboard.press('Control+Home');
@@ -115,14 +124,14 @@ describe('the page Policy', () => {
     await page.getByText(/^\d of \d$/).waitFor();
   });
 
-  it('lists the rules that nothing uses, and marks the rule of a link', async () => {
+  it('the page Policy lists the rules without hits, and marks the rule that a link leads to', async () => {
     await browser.open('policy?group=office&rule=old-ftp&show=unused');
     await page.getByRole('button', { name: 'office / old-ftp' }).waitFor();
     await expect.poll(() => page.getByRole('button', { name: 'office / web' }).count()).toBe(0);
     await expect.poll(() => page.locator('.cm-marked').innerText()).toContain('old-ftp');
   });
 
-  it('does not overwrite the text that another client wrote first, and puts the edits into it', async () => {
+  it('the page Policy does not overwrite a newer text of another client, and merges the edits into it', async () => {
     await propose(null, { id: 'mine', action: 'allow', match: { proto: 'tcp', dst_ports: [8080] } });
     await heading('Review the change').waitFor();
     await page.getByText(/^No flow seen in the last \d+ \w+ changes\.$/).waitFor();
@@ -141,7 +150,7 @@ describe('the page Policy', () => {
     expect(await ruleIds()).toEqual(['ssh', 'no-telnet', 'cameras', 'old-ftp', 'mine']);
   });
 
-  it('goes back to an earlier revision, and breaks an assertion only by an explicit choice', async () => {
+  it('the page Policy restores an earlier revision, and breaks an assertion only if the user allows it explicitly', async () => {
     const noSsh = { id: 'no-web', never: { from: ['10.77.1.0/24'], to: ['10.77.2.0/24'], ports: [80] } };
     expect((await request('PUT', '/api/v1/assertions', { assertions: [noSsh] })).status()).toBe(200);
     await browser.open('policy?view=history');
@@ -165,7 +174,7 @@ describe('the page Policy', () => {
     await button('Delete').click();
   });
 
-  it('puts a rule for a source that no group contains into a new group, which then lets the flow pass', async () => {
+  it('the page Policy inserts a rule for a source without a group into a new source group, and the flow then passes', async () => {
     await browser.open('why?src=10.77.2.2&dst=10.77.1.2&proto=tcp&dst_port=22');
     await page.getByText('in a new source group for 10.77.2.2').waitFor();
     await page.getByRole('link', { name: 'Review this change' }).click();
@@ -178,7 +187,7 @@ describe('the page Policy', () => {
     await page.locator('h2 .verdict.allow').waitFor();
   });
 
-  it('puts a rule for one source of a group into a new group before that group', async () => {
+  it('the page Policy inserts a rule for one source of a group into a new group before that group', async () => {
     await browser.open('why?src=10.77.1.2&dst=10.77.2.2&proto=tcp&dst_port=25');
     await page.getByRole('link', { name: 'Only for 10.77.1.2' }).click();
     await heading('Review the change').waitFor();
@@ -187,7 +196,7 @@ describe('the page Policy', () => {
     await button('Discard').click();
   });
 
-  it('takes an edit of lint into the draft', async () => {
+  it('the page Policy inserts an edit that lint proposes into the draft', async () => {
     await browser.open('policy?view=lint');
     await button('Check the rules').click();
     await page.getByText(/office\/no-telnet can be removed/).waitFor();
@@ -197,7 +206,7 @@ describe('the page Policy', () => {
     expect(await editor().innerText()).not.toContain('no-telnet');
   });
 
-  it('responds within half a second while it shows and checks a policy of 30,000 rules, with hits beside the rules', async () => {
+  it('the page Policy responds within half a second while it shows and checks a policy of 30,000 rules with their hit counts', async () => {
     await browser.open('policy');
     await button('Discard').click();
     const rules = (group: number) =>

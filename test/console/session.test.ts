@@ -95,7 +95,7 @@ const cookieOf = (response: Response) => response.headers.get('set-cookie')?.spl
 /** Chromium reports the refusals that the test provokes. */
 const takeFaults = () => browser?.faults.splice(0) ?? [];
 
-test('the link of `weir console` signs in a browser once, and the address keeps no code', async () => {
+test('a link of `weir console` signs in one browser, and the browser history does not contain its one-time code', async () => {
   const { out } = await run(['console', '--server', url], { WEIR_TOKEN: await node.rig.node.token() });
   const link = out.trim();
   const { page } = await as(null);
@@ -110,7 +110,7 @@ test('the link of `weir console` signs in a browser once, and the address keeps 
   expect(new Set(takeFaults())).toEqual(new Set([expect.stringContaining('401')]));
 });
 
-test('the cookie of a session is hidden from scripts and other sites, ends with its token, and is no token', async () => {
+test('the cookie of a session is not readable for scripts and not sent for other sites, ends with its token, and is not accepted as a token', async () => {
   const { token } = await issue('short', 'admin', { expires_in: 5 });
   const signedIn = await signIn(token);
   expect([signedIn.status, signedIn.headers.get('set-cookie')]).toEqual([
@@ -126,7 +126,7 @@ test('the cookie of a session is hidden from scripts and other sites, ends with 
   await expect.poll(() => sessionOf(cookie), { interval: 200 }).toBeNull();
 });
 
-test('a revoked token signs its browsers out within 15 s, and the page says why', async () => {
+test('when a token is revoked, its browsers are signed out within 15 s, and the page states the reason', async () => {
   const { token, id } = await issue('leaver', 'admin');
   const console = await as(token);
   const { page } = console;
@@ -137,7 +137,7 @@ test('a revoked token signs its browsers out within 15 s, and the page says why'
   takeFaults();
 });
 
-test('a page of another port of the same host can neither read, write, follow a stream nor show the console', async () => {
+test('a web page from another port of the same host can neither read, write, open a stream nor show the console in a frame', async () => {
   const site = createServer((_, response) => response.setHeader('content-type', 'text/html').end('<p>another page'));
   await once(site.listen(0, '127.0.0.1'), 'listening');
   const { page } = await asAdmin();
@@ -161,7 +161,7 @@ test('a page of another port of the same host can neither read, write, follow a 
   }
 });
 
-test('a session that may only read opens every page, and no control on it sends a request that the node refuses', async () => {
+test('a read-only session can open every page of the console, and no button sends a request that the node would refuse', async () => {
   const { token } = await issue('reader', 'readonly');
   await request('PUT', '/api/v1/policy?confirm_within=300', { ...POLICY, default_policy: 'allow' });
   const console = await as(token);
@@ -196,7 +196,7 @@ test('a session that may only read opens every page, and no control on it sends 
   expect({ refused, unexplained }).toEqual({ refused: [], unexplained: [] });
 });
 
-test('a killed node is reported within 5 s, and its return too, with the data of before; sessions stay as they were', async () => {
+test('the console reports a killed node within 5 s while it keeps showing the earlier data, reports its return, and stays signed in', async () => {
   const out = cookieOf(await signIn(await node.rig.node.token()));
   await fetch(`${url}/api/v1/session`, { method: 'DELETE', headers: { cookie: out } });
   const console = await asAdmin();
@@ -219,7 +219,7 @@ test('a killed node is reported within 5 s, and its return too, with the data of
   takeFaults();
 });
 
-test('with TLS, the console signs in, and the cookie is Secure with the prefix __Host-', async () => {
+test('with TLS, the console signs in, and the cookie has the attribute Secure and the name prefix __Host-', async () => {
   const { folder } = node.rig.node;
   const file = join(folder, 'weir.yaml');
   const config = JSON.parse(readFileSync(file, 'utf8')) as { api: object };

@@ -52,7 +52,7 @@ async function connect(...ports: number[]): Promise<void> {
   for (const port of ports) await rig.tcp(port);
 }
 
-test('there is a snapshot for each page of the navigation', async () => {
+test('each page in the navigation of the console has a stored screenshot', async () => {
   await browser.open('');
   const links = browser.page.getByRole('navigation').getByRole('listitem').getByRole('link');
   const paths = await links.evaluateAll((each) => each.map((link) => link.getAttribute('href')));
@@ -60,7 +60,7 @@ test('there is a snapshot for each page of the navigation', async () => {
 });
 
 test.each(PAGES.map((path) => ({ path, name: nameOf(path) })))(
-  'the page $name looks like its snapshots in both themes, without its numbers and times',
+  'the console page $name equals its stored screenshots in both color themes, except for numbers and times',
   async ({ path, name }) => {
     await browser.open(path);
     if (name === 'traffic') {

@@ -22,7 +22,7 @@ beforeEach(async () => {
 const row = (text: string) => browser.page.locator('.rows tbody tr', { hasText: text });
 const countOf = async (text: string) => Number(await row(text).locator('td').nth(6).textContent());
 
-test('Traffic shows who talks to what, and a denied row leads to its reason', async () => {
+test('the page Traffic of the console shows the sources and destinations of flows, and a denied row links to its explanation', async () => {
   await browser.open('traffic');
   const denied = row('tcp 23');
   await denied.waitFor();
@@ -40,7 +40,7 @@ test('Traffic shows who talks to what, and a denied row leads to its reason', as
   await browser.page.locator('.walk .matched', { hasText: 'no-telnet' }).waitFor();
 });
 
-test('rows keep their places below the pointer, and Space holds their counts too', async () => {
+test('the rows of the page Traffic do not move while the pointer is over them, and the space key also stops their counts', async () => {
   const { page } = browser;
   await browser.open('traffic?filter=port:22');
   await row('tcp 22').waitFor();
@@ -59,7 +59,7 @@ test('rows keep their places below the pointer, and Space holds their counts too
   await expect.poll(() => countOf('tcp 22')).toBeGreaterThan(held);
 });
 
-test('the node filters by parameters, the page by words, and both are kept in the address', async () => {
+test('on the page Traffic, the node filters by parameters and the page by words, and the URL contains both', async () => {
   const { page } = browser;
   await browser.open('traffic');
   const field = page.getByLabel('Filter', { exact: true });
@@ -73,7 +73,7 @@ test('the node filters by parameters, the page by words, and both are kept in th
   expect(await field.inputValue()).toBe('port:23,554 -telnet');
 });
 
-test('a click on a group of the map shows only its traffic', async () => {
+test('a click on a source group in the map of the page Traffic filters the traffic by this group', async () => {
   const { page } = browser;
   await browser.open('traffic?tab=map');
   const group = page.getByRole('link', { name: 'office (show only this)' });
@@ -86,7 +86,7 @@ test('a click on a group of the map shows only its traffic', async () => {
   await expect.poll(() => page.getByRole('list', { name: 'Source groups' }).getByRole('listitem').count()).toBe(1);
 });
 
-test('open flows are listed, and a cut says how many flows it ends before it ends them', async () => {
+test('the page Traffic lists open flows, and says how many flows a cut will end before the user confirms it', async () => {
   const { page } = browser;
   await browser.open('traffic?tab=flows&filter=dst_port:443');
   await page.locator('.flows tbody tr').first().waitFor();
@@ -102,7 +102,7 @@ test('open flows are listed, and a cut says how many flows it ends before it end
   await dialog.waitFor({ state: 'detached' });
 });
 
-test('with performance mode off, Traffic says that it is dark and what is lost, and goes on when it is on again', async () => {
+test('while performance mode is off, the page Traffic says which data is missing, and it shows live traffic again after it is enabled', async () => {
   const { page } = browser;
   await browser.open('traffic');
   await row('tcp 23').waitFor();
@@ -112,7 +112,7 @@ test('with performance mode off, Traffic says that it is dark and what is lost, 
   await row('tcp 23').waitFor();
 });
 
-test('Findings folds what was denied by destination, with the rule and its reason', async () => {
+test('the page Findings groups denied traffic by destination, with the rule that denied it and the reason', async () => {
   const { page } = browser;
   await browser.open('findings?filter=telnet');
   const denied = page.locator('.findings tbody tr', { hasText: 'tcp 23' });
@@ -124,7 +124,7 @@ test('Findings folds what was denied by destination, with the rule and its reaso
   await page.locator('.walk .matched', { hasText: 'no-telnet' }).waitFor();
 });
 
-test('changes of the configuration and refused sign-ins have lists of their own', async () => {
+test('the page Findings lists configuration changes and refused sign-ins separately', async () => {
   const { page } = browser;
   await fetch(`${node.rig.node.url}/api/v1/stats`, { headers: { authorization: 'Bearer wrong' } });
   await browser.open('findings?tab=changes');
@@ -136,7 +136,7 @@ test('changes of the configuration and refused sign-ins have lists of their own'
   await page.locator('.list-size').waitFor();
 });
 
-test('the flows of the last days are listed with their last verdict, and the filter selects among them', async () => {
+test('the page Traffic lists the flows of the last days with their last verdict, and a filter selects among them', async () => {
   const { page } = browser;
   await browser.open('traffic?tab=seen&filter=dst_port:443');
   const rows = page.getByRole('region', { name: 'Seen flows' }).locator('tbody tr');

@@ -72,7 +72,16 @@ test.each([true, false])(
   (filtersVlans) => {
     const bridge = link(3, 'br0', 'bridge', { filtersVlans });
     const ports = [link(1, 'lan0', '', { master: 3 }), link(2, 'wan0', '', { master: 3 })];
-    const bridged = ports.map((port) => ({ ...port, bridge, hasRoutes: false, isPoliced: false, addresses: [] }));
+    const hasRoutes = { ipv4: false, ipv6: false };
+    const addresses = { ipv4: [], ipv6: [] };
+    const bridged = ports.map((port) => ({
+      ...port,
+      bridge,
+      hasRoutes,
+      isPoliced: false,
+      hasRouter: false,
+      addresses,
+    }));
     expect(bridgeWarnings(bridged, [bridge, ...ports], false)).toEqual(
       filtersVlans ? ['bridge br0 filters VLANs (vlan_filtering): its policed ports drop tagged frames'] : [],
     );

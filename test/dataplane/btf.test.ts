@@ -12,7 +12,7 @@ import {
   TICK_NS,
 } from '#contracts/datapath/datapath-numbers.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
-import { FLOW_BYTES, FLOW_KEY_BYTES, FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES } from '#dataplane/abi/flow.js';
+import { FLOW_LAYOUTS } from '#dataplane/abi/flow.js';
 import {
   HIT_BYTES,
   HIT_OFFSETS,
@@ -34,11 +34,11 @@ import {
   SETTINGS_BYTES,
   SETTINGS_OFFSETS,
 } from '#dataplane/abi/settings.js';
-import { ACTIVE } from '#dataplane/activate/slots.js';
+import { ACTIVE, TRANSLATES } from '#dataplane/activate/slots.js';
 import { PORT_ADDRESSES, PORT_BYTES, PORT_OFFSETS } from '#dataplane/attach/interfaces/port-table.js';
 import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.js';
 import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
-import { HEADER, LINE, PATTERN, PLACES, SET_LINE, SET_PLACES, TABLE_LINE } from '#dataplane/grants/grant-layout.js';
+import { GRANT_LAYOUTS, HEADER, LINE, PATTERN, SET_LINE, SET_PLACES } from '#dataplane/grants/grant-layout.js';
 import { builtIpv6Object, builtObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
 import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
@@ -67,6 +67,7 @@ function typesOf(object: string): BtfType[] {
   return (JSON.parse(dump) as { types: BtfType[] }).types;
 }
 const types = typesOf(builtObject);
+const typesOfIpv6 = typesOf(builtIpv6Object);
 
 function struct(name: string, among = types): { size: number | undefined; offsets: Record<string, number> } {
   const found = among.find((type) => type.kind === 'STRUCT' && type.name === name);
@@ -78,10 +79,10 @@ function struct(name: string, among = types): { size: number | undefined; offset
   };
 }
 
-function arrayLength(name: string, member: string): number | undefined {
-  const found = types.find((type) => type.kind === 'STRUCT' && type.name === name);
+function arrayLength(name: string, member: string, among = types): number | undefined {
+  const found = among.find((type) => type.kind === 'STRUCT' && type.name === name);
   const id = found?.members?.find((candidate) => candidate.name === member)?.type_id;
-  return types.find((type) => type.id === id)?.nr_elems;
+  return among.find((type) => type.id === id)?.nr_elems;
 }
 
 /** Returns the values of a C enum by name. The names have no `prefix` and are in lower case. */
@@ -109,22 +110,43 @@ test('ACTIVE equals the layout of struct active (active word and deadlines) in t
       events_wanted: ACTIVE.eventsWanted * 4,
       translates: ACTIVE.translates * 4,
       direct_until_ns: ACTIVE.directUntilNs * 4,
+      ipv6_direct_until_ns: ACTIVE.ipv6DirectUntilNs * 4,
     },
   });
 });
 
-test('FLOW_OFFSETS and FLOW_KEY_OFFSETS equal the layouts of struct flow, tally and flow_key in the BPF object', () => {
-  const [flow, tally] = [struct('flow'), struct('tally')];
-  const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, FLOW_STRUCT_BYTES + offset]);
-  const both = {
-    size: (flow.size ?? 0) + (tally.size ?? 0),
-    offsets: { ...flow.offsets, ...Object.fromEntries(behind) },
-  };
-  expect([flow.size, both, struct('flow_key')]).toEqual([
-    FLOW_STRUCT_BYTES,
-    { size: FLOW_BYTES, offsets: FLOW_OFFSETS },
-    { size: FLOW_KEY_BYTES, offsets: FLOW_KEY_OFFSETS },
-  ]);
+test.each([
+  ['ipv4', types],
+  ['ipv6', typesOfIpv6],
+] as const)(
+  'FLOW_LAYOUTS has the layouts of struct flow, tally and flow_key in the BPF object of %s',
+  (family, among) => {
+    const layout = FLOW_LAYOUTS[family];
+    const [flow, tally] = [struct('flow', among), struct('tally', among)];
+    const behind = Object.entries(tally.offsets).map(([name, offset]) => [name, layout.structBytes + offset]);
+    const both = {
+      size: (flow.size ?? 0) + (tally.size ?? 0),
+      offsets: { ...flow.offsets, ...Object.fromEntries(behind) },
+    };
+    expect([flow.size, both, struct('flow_key', among)]).toEqual([
+      layout.structBytes,
+      { size: layout.bytes, offsets: layout.offsets },
+      { size: layout.keyBytes, offsets: layout.keyOffsets },
+    ]);
+  },
+);
+
+test('struct event and struct port are the same in both BPF objects, and the next hops and fragments of IPv6 have addresses of 16 bytes', () => {
+  for (const name of ['event', 'port']) expect(struct(name, typesOfIpv6)).toEqual(struct(name));
+  expect(struct('way', typesOfIpv6)).toEqual({ size: 32, offsets: { ifindex: 0, gateway: 8, mtu: 24, refreshed: 28 } });
+  expect(struct('fragment_key', typesOfIpv6)).toEqual({
+    size: 48,
+    offsets: { source: 0, destination: 16, id: 32, protocol: 36, outgoing: 37, ifindex: 40 },
+  });
+  expect(struct('fragments', typesOfIpv6)).toEqual({
+    size: 1_056,
+    offsets: { opened_ns: 0, packet_ports: 8, units: 12, last_unit: 16, furthest: 20, seen: 24, protocol: 1_048 },
+  });
 });
 
 test('SPLICE_ENTRY, SPLICE_KEY, SPLICE_STATE, HOLD_RESULT and ENDS equal the structs and enums of the splicing offload in the BPF object', () => {
@@ -157,30 +179,42 @@ test('struct line has LINE_BYTES bytes, and struct counter has two 64-bit fields
   ]);
 });
 
-test('the constants of the grant table equal the layouts of struct grant_header, grant_line, grant_set and pattern in the BPF object', () => {
-  const size = LINE.words * 4;
-  expect([struct('grant_header'), struct('grant_line'), struct('grant_set'), struct('pattern')]).toEqual([
-    {
-      size,
-      offsets: {
-        multiplier: HEADER.multiplier * 4,
-        addend: HEADER.addend * 4,
-        homes: HEADER.homes * 4,
-      },
-    },
-    {
-      size,
-      offsets: {
-        spilled: TABLE_LINE.spilled * 4,
-        addresses: TABLE_LINE.addresses * 4,
-        grants: TABLE_LINE.grants * 8,
-      },
-    },
-    { size, offsets: { grants: SET_LINE.grants * 8, next: SET_LINE.next * 4 } },
+test('the constants of the grant table equal the layouts of struct grant_set and pattern in the BPF object', () => {
+  expect([struct('grant_set'), struct('pattern')]).toEqual([
+    { size: LINE.words * 4, offsets: { grants: SET_LINE.grants * 8, next: SET_LINE.next * 4 } },
     { size: PATTERN.words * 4, offsets: { names: PATTERN.names * 4, digest: PATTERN.digest * 4 } },
   ]);
-  expect([PLACES, SET_PLACES]).toEqual([arrayLength('grant_line', 'addresses'), arrayLength('grant_set', 'grants')]);
+  expect(SET_PLACES).toBe(arrayLength('grant_set', 'grants'));
 });
+
+test.each(['ipv4', 'ipv6'] as const)(
+  'the layout of the grant table of %s equals struct grant_header and grant_line in the BPF object of this family',
+  (family) => {
+    const size = LINE.words * 4;
+    const { line, places } = GRANT_LAYOUTS[family];
+    const from = family === 'ipv6' ? typesOfIpv6 : undefined;
+    expect([struct('grant_header', from), struct('grant_line', from)]).toEqual([
+      {
+        size,
+        offsets: {
+          multiplier: HEADER.multiplier * 4,
+          addend: HEADER.addend * 4,
+          homes: HEADER.homes * 4,
+          ...(family === 'ipv6' && { others: HEADER.others * 4 }),
+        },
+      },
+      {
+        size,
+        offsets: {
+          spilled: line.spilled * 4,
+          addresses: line.addresses * 4,
+          grants: line.grants * 8,
+        },
+      },
+    ]);
+    expect(places).toBe(arrayLength('grant_line', 'addresses', from));
+  },
+);
 
 test('the constants of the members equal the layouts of struct member_header, member_line and member_set in the BPF object', () => {
   const size = MEMBER_LINE.words * 4;
@@ -213,14 +247,13 @@ test('PROOF_PACKET equals the layout of struct proof_packet in the BPF object', 
 });
 
 test('IPV6_SETTINGS_OFFSETS and IPV6_PROOF_PACKET equal the layouts of struct settings and struct proof_packet in the BPF object of IPv6', () => {
-  const ofIpv6 = typesOf(builtIpv6Object);
-  expect([struct('settings', ofIpv6), struct('proof_packet', ofIpv6)]).toEqual([
+  expect([struct('settings', typesOfIpv6), struct('proof_packet', typesOfIpv6)]).toEqual([
     { size: IPV6_SETTINGS_BYTES, offsets: IPV6_SETTINGS_OFFSETS },
     { size: IPV6_PROOF_PACKET_BYTES, offsets: IPV6_PROOF_PACKET },
   ]);
 });
 
-test('the numbers of verdicts, reverse path modes, priorities, drop reasons, flow states and counters equal the enums in the BPF object', () => {
+test('the numbers of verdicts, reverse path modes, priorities, translated families, drop reasons, flow states and counters equal the enums in the BPF object', () => {
   expect(enumeration('verdict', 'VERDICT_')).toEqual(VERDICT_NUMBER);
   expect(enumeration('reverse_path', 'REVERSE_PATH_')).toEqual(REVERSE_PATH);
   expect(enumeration('priority', 'PRIORITY_')).toEqual(PRIORITY);
@@ -229,6 +262,7 @@ test('the numbers of verdicts, reverse path modes, priorities, drop reasons, flo
     reasons: Math.max(...Object.values(DROP_REASON)) + 1,
   });
   expect(enumeration('flow_state', 'FLOW_')).toEqual({ ...FLOW_STATE, states: FLOW_STATES });
+  expect(enumeration('translates', 'TRANSLATES_')).toEqual(TRANSLATES);
   expect(enumeration('counter_index', 'COUNT_')).toEqual({ ...COUNTER_INDEX, counters: COUNTERS });
 });
 

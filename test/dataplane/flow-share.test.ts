@@ -4,9 +4,10 @@ import { VITALS_BYTES, VITALS_OFFSETS } from '#dataplane/abi/hit.js';
 import { FlowTablePressure } from '#dataplane/flows/flow-table-pressure.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
-import { allowAll } from '#test/kernel/policies.js';
-import { back, echo, onlyFrom, tcp, udp } from './conversation.js';
+import { allowAll, defaultOnly } from '#test/kernel/policies.js';
+import { back, CONVERSATIONS, compileForBoth, echo, onlyFrom, tcp, udp } from './conversation.js';
 import { TCP } from './frame.js';
+import { kernelOfFile } from './kernel-of-file.js';
 import { type Entry, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const CAPACITY = 1_024;
@@ -306,4 +307,31 @@ describe('counters of established flows', () => {
       expect([opened, closed]).toEqual([400, 400]);
     },
   );
+});
+
+describe('the flow limit of a source of IPv6', () => {
+  const options = { family: 'ipv6', flowCapacity: CAPACITY, flowShare: SHARE } as const;
+  const ipv6 = kernelOfFile(compileForBoth(defaultOnly('allow')), options);
+  const first = CONVERSATIONS.ipv6.udp;
+  const opens = (source: bigint): boolean => {
+    const packet = { ...first, source };
+    return [packet, back(packet)].every((one) => ipv6.runPacket(one).returned === PASSED);
+  };
+
+  test('the flow limit of a source of IPv6 applies to all addresses of its /64 prefix together', () => {
+    const ofPrefix = (number: number): bigint => first.source + BigInt(number) * 0x1_0000_0001n;
+    const opened = Array.from({ length: CAPACITY }, (_, number) => opens(ofPrefix(number))).filter(Boolean);
+    expect(opened).toHaveLength(HALF + 1);
+    expect(ipv6.counted()).toMatchObject({ flows_opened: HALF + 1, drop_flow_share: HALF - 1 });
+  });
+
+  test('256 consecutive /64 prefixes have counters of their own', () => {
+    const map = new MappedMemory('flow_shares', ipv6.ipv6?.object.mapFd('flow_shares') ?? -1, SHARES * 8);
+    const counters = (): number => map.words.filter((count) => count !== 0).length;
+    map.words.fill(0);
+    for (let subnet = 0; subnet < 256; subnet++) opens(first.source + (BigInt(subnet) << 64n));
+    // Two of them may have one counter by chance, because there are 65,536 counters.
+    expect(counters()).toBeGreaterThan(250);
+    map.unmap();
+  });
 });

@@ -1,30 +1,37 @@
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 
 export const TCP = { fin: 0x01, syn: 0x02, rst: 0x04, psh: 0x08, ack: 0x10, urg: 0x20 } as const;
 export const MORE_FRAGMENTS = 0x2000;
 
-export type FrameOptions = {
+/** Options of a frame of each IP family. */
+export type PacketOptions = {
   readonly tcpFlags?: number;
   readonly sequence?: number;
   readonly acknowledgment?: number;
   readonly icmpId?: number;
   readonly etherType?: number;
   readonly id?: number;
-  /** Flags and fragment offset of the IPv4 header, as one 16-bit number. */
+  /**
+   * Flags and fragment offset, as the 16-bit number of an IPv4 header. A frame of IPv6 has a fragment header
+   * with this flag and offset, and none without this option.
+   */
   readonly fragment?: number;
+  readonly version?: number;
+  readonly payloadBytes?: number;
+  /** The bytes after the IP header; replaces the transport header and `payloadBytes`. */
+  readonly content?: Uint8Array;
+};
+
+export type FrameOptions = PacketOptions & {
   /**
    * Length of the IPv4 options in bytes, a multiple of 4. The options are NOPs, except for the bytes that
    * `optionText` gives.
    */
   readonly optionBytes?: number;
   readonly optionText?: readonly number[];
-  readonly version?: number;
   readonly headerWords?: number;
   readonly totalLength?: number;
-  readonly payloadBytes?: number;
-  /** The payload of the IPv4 packet; replaces the transport header and `payloadBytes`. */
-  readonly content?: Uint8Array;
 };
 
 export const ETHERNET = 14;
@@ -50,7 +57,7 @@ export function writeFrame(bytes: Uint8Array, packet: Packet<number>, options: F
   for (let at = 34; at < ETHERNET + headerBytes; at++) view.setUint8(at, options.optionText?.[at - 34] ?? 1);
   const l4 = ETHERNET + headerBytes;
   if (options.content !== undefined) bytes.set(options.content, l4);
-  else writeTransport(view, l4, behind, packet, options);
+  else writeTransport(view, l4, behind, packet, options, IPPROTO.icmp);
   return ETHERNET + total;
 }
 
@@ -92,14 +99,19 @@ export function withChecksum(frame: Uint8Array): Uint8Array {
   return frame;
 }
 
-function writeTransport(
+/**
+ * Writes the header of the packet's protocol at offset `l4`. `length`: length of this header with its
+ * payload. `icmp`: the protocol of ICMP messages in this IP family.
+ */
+export function writeTransport(
   view: DataView,
   l4: number,
   length: number,
-  packet: Packet<number>,
-  options: FrameOptions,
+  packet: Packet<Address>,
+  options: PacketOptions,
+  icmp: number,
 ): void {
-  if (packet.protocol === IPPROTO.icmp) {
+  if (packet.protocol === icmp) {
     view.setUint8(l4, packet.icmpType);
     view.setUint8(l4 + 1, packet.icmpCode);
     view.setUint16(l4 + 4, options.icmpId ?? 77);
@@ -116,7 +128,7 @@ function writeTransport(
   }
 }
 
-function transportBytes(protocol: number): number {
+export function transportBytes(protocol: number): number {
   if (protocol === IPPROTO.tcp) return 20;
   if (protocol === IPPROTO.sctp || protocol === IPPROTO.dccp) return 12;
   return 8;

@@ -60,7 +60,7 @@ test.each([
   ['ipv6', 'IPv6', { passIpv6: true }, 0x86dd, 0x1234, { drop_non_ipv4: 2 }],
   ['non_ipv4', 'an unknown EtherType', { passNonIpv4: true }, 0x1234, 0x86dd, { drop_ipv6: 2 }],
 ])(
-  "with %s = pass alone, only %s passes, with the mark bit that Weir's nftables rules require, also from the node itself; a stacked VLAN tag is still dropped",
+  "if only the setting %s is `pass`, only %s passes, with the mark bit that Weir's nftables rules require, also if the node itself sends it; a frame with stacked VLAN tags is still dropped",
   (_, __, settings, passing, other, dropped) => {
     const lenient = loadForTest({ ...settings, policeLocal: true });
     const run = (etherType: number, entry?: Entry) => lenient.runPacket(udp, { etherType, payloadBytes: 60 }, 7, entry);

@@ -6,21 +6,21 @@ import type { Loaded } from './loaded.js';
  * specification (D12).
  */
 export class GrantModel implements Grants {
-  readonly #expiries = new Map<string, Map<number, bigint>>();
+  readonly #expiries = new Map<string, Map<Address, bigint>>();
 
-  constructor(private readonly kernel: Loaded) {}
+  constructor(private readonly kernel: Pick<Loaded, 'grants'>) {}
 
   has({ text }: HostnamePattern, address: Address): boolean {
-    return (this.#expiries.get(text)?.get(Number(address)) ?? 0n) > process.hrtime.bigint();
+    return (this.#expiries.get(text)?.get(address) ?? 0n) > process.hrtime.bigint();
   }
 
   /**
    * All grants, including the expired grants. A flow that a grant admitted stays allowed after the grant has
    * expired.
    */
-  readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(Number(address)) ?? false };
+  readonly ever: Grants = { has: ({ text }, address) => this.#expiries.get(text)?.has(address) ?? false };
 
-  patternsOf(address: number): readonly string[] {
+  patternsOf(address: Address): readonly string[] {
     return [...this.#expiries].flatMap(([text, addresses]) => (addresses.has(address) ? [text] : []));
   }
 
@@ -30,11 +30,11 @@ export class GrantModel implements Grants {
     for (const text of this.#expiries.keys()) if (!kept.has(text)) this.#expiries.delete(text);
   }
 
-  grant(text: string, address: number, expiresAtNs: bigint): void {
+  grant(text: string, address: Address, expiresAtNs: bigint): void {
     const now = process.hrtime.bigint();
     const refused = this.kernel.grants.add([{ pattern: text, addresses: [address], expiresAtNs }], now);
     if (refused > 0) return;
-    const addresses = this.#expiries.get(text) ?? new Map<number, bigint>();
+    const addresses = this.#expiries.get(text) ?? new Map<Address, bigint>();
     const before = addresses.get(address) ?? 0n;
     addresses.set(address, before > expiresAtNs ? before : expiresAtNs);
     this.#expiries.set(text, addresses);
@@ -46,7 +46,7 @@ export class GrantModel implements Grants {
     }
   }
 
-  revoke(text: string, address: number): void {
+  revoke(text: string, address: Address): void {
     this.kernel.grants.remove([{ pattern: text, addresses: [address] }]);
     this.#expiries.get(text)?.delete(address);
   }

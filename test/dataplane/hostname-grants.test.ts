@@ -71,7 +71,7 @@ describe('a hostname rule', () => {
   });
 });
 
-test('a flow that a hostname rule allowed and a policy suspended goes on when the rule is back and its name is granted again', () => {
+test('a flow that a hostname rule allowed and a later policy suspended continues after the rule is restored and DNS resolves the name to the address again', () => {
   const reply = { ...opening, ...reversed(opening) };
   const byName = compile(ofNames(named('a.test')));
   kernel.activate(byName);
@@ -145,6 +145,59 @@ describe('change of the policy', () => {
     expect(classify()).toBe(DROPPED);
     kernel.flip();
     expect(classify()).toBe(PASSED);
+  });
+});
+
+describe('a hostname rule and IPv6 packets', () => {
+  const SERVER = 0x2001_0db8_0000_0002_0000_0000_0000_0001n;
+  const six: Packet<bigint> = { ...opening, source: 0x2001_0db8_0000_0001_0000_0000_0000_0001n, destination: SERVER };
+  const ofBoth = (...rules: readonly Rule[]): Policy => policy([group(['10.0.0.0/8', '2001:db8:0:1::/64'], rules)]);
+  let dual: Loaded<'ipv6'>;
+  beforeEach(() => {
+    dual = loadForTest({ family: 'ipv6' });
+  });
+  afterEach(() => dual.close());
+  const grantSix = (pattern: string, addresses: readonly bigint[] = [SERVER]): number => {
+    const now = process.hrtime.bigint();
+    return dual.grants.add([{ pattern, addresses, expiresAtNs: now + 3_600n * SECOND_NS }], now);
+  };
+  const classifySix = (given: Partial<Packet<bigint>> = {}): number => dual.runPacket({ ...six, ...given }).returned;
+
+  test('a hostname rule matches an IPv6 address as soon as the address is granted, on the ports and destinations of the rule alone', () => {
+    const rules = [
+      named('a.test', { to: ['192.0.2.0/24', '2001:db8:0:2::/120'], protocol: IPPROTO.udp, ports: ['443'] }),
+    ];
+    dual.activate(compile(ofBoth(...rules), { ipv6: true }));
+    expect(classifySix()).toBe(DROPPED);
+    const outside = SERVER + 0x100n;
+    expect(grantSix('a.test', [SERVER, outside])).toBe(0);
+    expect([
+      classifySix(),
+      classifySix({ destination: outside }),
+      classifySix({ destination: SERVER + 1n }),
+      classifySix({ destinationPort: 80 }),
+    ]).toEqual([PASSED, DROPPED, DROPPED, DROPPED]);
+  });
+
+  test('a hostname rule matches an IPv6 address with the maximum number of grants', () => {
+    const texts = Array.from({ length: MAX_PATTERNS_OF_ADDRESS + 1 }, (_, index) => `h${index}.test`);
+    const rules = texts.map((text, index) => named(text, { protocol: IPPROTO.udp, ports: [`${1_000 + index}`] }));
+    dual.activate(compile(ofBoth(...rules), { ipv6: true }));
+    expect(texts.map((text) => grantSix(text))).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(0), 1]);
+    const judged = texts.map((_, index) => classifySix({ destinationPort: 1_000 + index }));
+    expect(judged).toEqual([...Array<number>(MAX_PATTERNS_OF_ADDRESS).fill(PASSED), DROPPED]);
+  });
+
+  test('all IPv6 addresses of a grant table that is full match the rule, and others do not', () => {
+    dual.close();
+    dual = loadForTest({ family: 'ipv6', grantCapacity: 1_024 });
+    dual.activate(compile(ofBoth(named('a.test')), { ipv6: true }));
+    const addresses = Array.from({ length: 1_100 }, (_, index) => SERVER + (BigInt(index) << BigInt((index % 4) * 16)));
+    const distinct = [...new Set(addresses)];
+    expect(grantSix('a.test', distinct)).toBe(distinct.length - 1_024);
+    const passed = distinct.filter((destination) => classifySix({ destination }) === PASSED);
+    expect(passed).toEqual(distinct.slice(0, 1_024));
+    expect(classify()).toBe(DROPPED);
   });
 });
 

@@ -10,6 +10,14 @@ import { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { Random, seedOf } from '#test/seed.js';
+import {
+  type ExtensionHeader,
+  fragmentHeader,
+  NEXT,
+  optionHeader,
+  routingHeader,
+  writeIpv6Packet,
+} from './ipv6-frame.js';
 import type { DropReason, Headers } from './model/headers.js';
 import { readIpv6Headers } from './model/ipv6-headers.js';
 
@@ -19,8 +27,8 @@ const FRAMES = Number(process.env.WEIR_FRAMES ?? 50_000);
 const ETHERNET = 14;
 const HEADER = 40;
 const MAX_FRAME = 3_000;
-const ETHER_TYPE = [0x86, 0xdd];
-const [HOP_BY_HOP, ROUTING, FRAGMENT, ESP, AH, ICMPV6, NO_NEXT, DESTINATION] = [0, 43, 44, 50, 51, 58, 59, 60];
+const { hopByHop: HOP_BY_HOP, fragment: FRAGMENT, esp: ESP, ah: AH, none: NO_NEXT, destination: DESTINATION } = NEXT;
+const ICMPV6 = IPPROTO.icmpv6;
 const [MOBILITY, HIP, SHIM6] = [135, 139, 140];
 /** `struct parsed` of parse_ipv6.bpf.c. */
 const PARSED = {
@@ -67,7 +75,8 @@ afterAll(() => {
   rmSync(folder, { recursive: true });
 });
 
-type Found = Omit<Headers<bigint>, 'sequence' | 'acknowledgment' | 'data'> & { readonly tos: number };
+/** The fields that the program stores in `struct parsed`. */
+type Found = Omit<Headers<bigint>, 'sequence' | 'acknowledgment' | 'data' | 'fragmentBytes'> & { readonly tos: number };
 
 /** Parses the first `length` bytes of `frame` in the kernel. Returns the headers or a drop reason. */
 function parse(length: number): Found | DropReason {
@@ -103,65 +112,56 @@ function parse(length: number): Found | DropReason {
 }
 
 function expectedOf(length: number): Found | DropReason {
-  const expected = readIpv6Headers(frameView, length);
+  const expected = readIpv6Headers(frameView, length, false);
   if (typeof expected === 'string') return expected;
-  const { sequence: _sequence, acknowledgment: _acknowledgment, data: _data, ...rest } = expected;
+  const {
+    sequence: _sequence,
+    acknowledgment: _acknowledgment,
+    data: _data,
+    fragmentBytes: _bytes,
+    ...rest
+  } = expected;
   return { ...rest, tos: (frameView.getUint16(ETHERNET) >> 4) & 0xff };
 }
-
-/** A header after the IPv6 header: its number, and its bytes, whose first is replaced by the next number. */
-type Header = { readonly kind: number; readonly bytes: readonly number[] };
 
 /**
  * Writes an IPv6 packet with these headers, then the header `protocol` with its bytes. Returns the length.
  */
-function write(headers: readonly Header[], protocol: number, content: readonly number[]): number {
-  const kinds = [...headers.map(({ kind }) => kind), protocol];
-  const chain = headers.flatMap(({ bytes }, index) => [kinds[index + 1] ?? 0, ...bytes.slice(1)]);
-  const payload = [...chain, ...content];
-  frame.fill(0);
-  frame.set([...ETHER_TYPE], ETHERNET - 2);
-  frame.set([0x6a, 0xb1, 0x23, 0x45, payload.length >> 8, payload.length & 255, kinds[0] ?? 0, 64], ETHERNET);
-  frame.set([0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6], ETHERNET + 8);
-  frame.set([0xfd, 0, 0, 0, 0, 0, 0, 7, 0, 8, 0, 9, 0, 10, 0, 11], ETHERNET + 24);
-  frame.set(payload, ETHERNET + HEADER);
-  return ETHERNET + HEADER + payload.length;
+function write(headers: readonly ExtensionHeader[], protocol: number, content: readonly number[]): number {
+  return writeIpv6Packet(
+    frame,
+    { ...ENDS, protocol, sourcePort: 0, destinationPort: 0, icmpType: 0, icmpCode: 0 },
+    { extensions: headers, label: 0xab1_2345, content: Uint8Array.from(content) },
+  );
 }
 
-function options(kind: number, units = 0): Header {
-  return { kind, bytes: [0, units, ...Array<number>(6 + 8 * units).fill(0)] };
-}
+const ENDS = {
+  source: 0x2001_0db8_0001_0002_0003_0004_0005_0006n,
+  destination: 0xfd00_0000_0000_0007_0008_0009_000a_000bn,
+};
 
-function fragment(unit: number, more: boolean, id = 0x0102_0304): Header {
-  const field = unit * 8 + (more ? 1 : 0);
-  return {
-    kind: FRAGMENT,
-    bytes: [0, 0, field >> 8, field & 255, id >>> 24, (id >> 16) & 255, (id >> 8) & 255, id & 255],
-  };
-}
-
+const ID = 0x0102_0304;
 const SYN = [0x9c, 0x40, 0x01, 0xbb, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0];
-const hop = options(HOP_BY_HOP);
-const destination = options(DESTINATION);
+const hop = optionHeader(HOP_BY_HOP);
+const destination = optionHeader(DESTINATION);
 /** Options with a length of 80 bytes, of which the packet has eight and those of the next header. */
-const cutOptions: Header = { kind: DESTINATION, bytes: [0, 9, 0, 0, 0, 0, 0, 0] };
-const routing = (type: number): Header => ({ kind: ROUTING, bytes: [0, 0, type, 0, 0, 0, 0, 0] });
+const cutOptions: ExtensionHeader = { kind: DESTINATION, bytes: [0, 9, 0, 0, 0, 0, 0, 0] };
 const tcp = { protocol: IPPROTO.tcp, sourcePort: 40_000, destinationPort: 443, tcpFlags: 2 };
 
 describe('the IPv6 parser of the datapath', () => {
-  test.each<[string, readonly Header[], number, readonly number[], object | DropReason]>([
+  test.each<[string, readonly ExtensionHeader[], number, readonly number[], object | DropReason]>([
     ['no extension header', [], IPPROTO.tcp, SYN, { ...tcp, content: 54, part: 'whole', tos: 0xab }],
     ['hop-by-hop options', [hop], IPPROTO.tcp, SYN, { ...tcp, content: 62 }],
     [
       'long options',
-      [options(HOP_BY_HOP, 20), options(DESTINATION, 255)],
+      [optionHeader(HOP_BY_HOP, 20), optionHeader(DESTINATION, 255)],
       IPPROTO.tcp,
       SYN,
       { ...tcp, content: 54 + 168 + 2_048 },
     ],
     [
       'four extension headers',
-      [hop, destination, destination, fragment(0, true)],
+      [hop, destination, destination, fragmentHeader(0, true, ID)],
       IPPROTO.tcp,
       SYN,
       { ...tcp, part: 'first' },
@@ -174,11 +174,11 @@ describe('the IPv6 parser of the datapath', () => {
       'malformed',
     ],
     ['hop-by-hop options that are not first', [destination, hop], IPPROTO.tcp, SYN, 'malformed'],
-    ['a routing header of type 0', [routing(0)], IPPROTO.tcp, SYN, 'source_route'],
-    ['a routing header of type 4 after options', [hop, routing(4)], IPPROTO.tcp, SYN, 'source_route'],
+    ['a routing header of type 0', [routingHeader(0)], IPPROTO.tcp, SYN, 'source_route'],
+    ['a routing header of type 4 after options', [hop, routingHeader(4)], IPPROTO.tcp, SYN, 'source_route'],
     [
       'a routing header after four headers',
-      [hop, destination, destination, destination, routing(2)],
+      [hop, destination, destination, destination, routingHeader(2)],
       IPPROTO.tcp,
       SYN,
       'source_route',
@@ -198,29 +198,59 @@ describe('the IPv6 parser of the datapath', () => {
       { protocol: ICMPV6, icmpType: 128, icmpCode: 3, icmpId: 0x1234 },
     ],
     ['ICMP of IPv4', [], IPPROTO.icmp, [8, 0, 0, 0, 0x12, 0x34, 0, 1], { protocol: 1, icmpType: 0, icmpId: 0 }],
-    ['an atomic fragment', [fragment(0, false)], IPPROTO.tcp, SYN, { ...tcp, part: 'whole', id: 0 }],
-    ['a first fragment', [fragment(0, true)], IPPROTO.tcp, SYN, { ...tcp, part: 'first', more: true, id: 0x0102_0304 }],
+    ['an atomic fragment', [fragmentHeader(0, false, ID)], IPPROTO.tcp, SYN, { ...tcp, part: 'whole', id: 0 }],
+    [
+      'a first fragment',
+      [fragmentHeader(0, true, ID)],
+      IPPROTO.tcp,
+      SYN,
+      { ...tcp, part: 'first', more: true, id: 0x0102_0304 },
+    ],
     [
       'a later fragment',
-      [fragment(3, false)],
+      [fragmentHeader(3, false, ID)],
       IPPROTO.tcp,
       SYN,
       { protocol: 6, sourcePort: 0, part: 'later', unit: 3 },
     ],
     [
       'a later fragment that begins like options',
-      [fragment(3, true), destination],
+      [fragmentHeader(3, true, ID), destination],
       IPPROTO.tcp,
       SYN,
       { protocol: DESTINATION, part: 'later' },
     ],
-    ['a first fragment that ends in options', [fragment(0, true), cutOptions], IPPROTO.tcp, SYN, 'fragment_tiny'],
+    [
+      'a first fragment that ends in options',
+      [fragmentHeader(0, true, ID), cutOptions],
+      IPPROTO.tcp,
+      SYN,
+      'fragment_tiny',
+    ],
     ['options beyond the packet', [cutOptions], IPPROTO.tcp, SYN, 'malformed'],
-    ['a first fragment that ends in its ports', [fragment(0, true)], IPPROTO.tcp, SYN.slice(0, 8), 'fragment_tiny'],
-    ['a first fragment without a header of TCP', [fragment(0, true), destination], IPPROTO.tcp, [], 'malformed'],
-    ['two fragment headers', [fragment(0, false), fragment(0, false)], IPPROTO.tcp, SYN, 'malformed'],
-    ['a fragment beyond the longest packet', [fragment(8_191, false)], IPPROTO.tcp, SYN, 'malformed'],
-    ['a fragment of a part of a unit', [fragment(1, true)], IPPROTO.tcp, SYN.slice(0, 15), 'malformed'],
+    [
+      'a first fragment that ends in its ports',
+      [fragmentHeader(0, true, ID)],
+      IPPROTO.tcp,
+      SYN.slice(0, 8),
+      'fragment_tiny',
+    ],
+    [
+      'a first fragment without a header of TCP',
+      [fragmentHeader(0, true, ID), destination],
+      IPPROTO.tcp,
+      [],
+      'malformed',
+    ],
+    [
+      'two fragment headers',
+      [fragmentHeader(0, false, ID), fragmentHeader(0, false, ID)],
+      IPPROTO.tcp,
+      SYN,
+      'malformed',
+    ],
+    ['a fragment beyond the longest packet', [fragmentHeader(8_191, false, ID)], IPPROTO.tcp, SYN, 'malformed'],
+    ['a fragment of a part of a unit', [fragmentHeader(1, true, ID)], IPPROTO.tcp, SYN.slice(0, 15), 'malformed'],
   ])('the IPv6 parser of the datapath reads a packet with %s', (_, headers, protocol, content, expected) => {
     const length = write(headers, protocol, content);
     expect(parse(length)).toEqual(typeof expected === 'string' ? expected : expect.objectContaining(expected));
@@ -294,16 +324,16 @@ function randomFrame(random: Random): number {
   return length;
 }
 
-function randomHeader(random: Random, index: number): Header {
+function randomHeader(random: Random, index: number): ExtensionHeader {
   const kind = index === 0 ? random.pick([HOP_BY_HOP, FRAGMENT, DESTINATION]) : random.pick([FRAGMENT, DESTINATION]);
-  if (random.chance(0.04)) return routing(random.below(5));
-  if (random.chance(0.03)) return options(HOP_BY_HOP);
+  if (random.chance(0.04)) return routingHeader(random.below(5));
+  if (random.chance(0.03)) return optionHeader(HOP_BY_HOP);
   if (kind === FRAGMENT) {
     const unit = random.pick([0, 0, 0, 1, 2, 8_000, 8_185, 8_191, random.below(8_192)]);
-    return fragment(unit, random.chance(0.5), random.word());
+    return fragmentHeader(unit, random.chance(0.5), random.word());
   }
   const units = random.pick([0, 0, 0, 0, 1, 2, 30]);
   return random.chance(0.1)
     ? { kind, bytes: [0, random.below(256), ...Array<number>(6).fill(0)] }
-    : options(kind, units);
+    : optionHeader(kind, units);
 }

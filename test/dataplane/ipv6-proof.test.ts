@@ -1,6 +1,8 @@
 import { inspect } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { mask } from '#addresses/ip-address.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import { wordsOf } from '#contracts/policy/address-words.js';
 import type { Packet, Policy } from '#contracts/policy/policy-model.js';
 import { PACKET_CELLS, type ProofSample } from '#contracts/policy/proof-types.js';
 import { verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
@@ -9,8 +11,6 @@ import { HEADER, type Image, IPV6_HEADER, layout } from '#dataplane/image/progra
 import { type LoadedIpv6Object, loadIpv6Object } from '#dataplane/object/loaded-object.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { mask } from '#policy/model/ip-address.js';
-import { wordsOf } from '#policy/model/sources/address-classes.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { type GenerateOptions, generatePolicy, ipv6PacketGenerator } from '#test/policy/generate.js';
@@ -193,7 +193,7 @@ describe('the BPF object of IPv6', () => {
     }
   });
 
-  test('the BPF object of IPv6 is not proved by a sample of IPv4 packets', () => {
+  test('the BPF object of IPv6 is not accepted as verified (proof) with a sample of IPv4 packets only', () => {
     const judged = policy([]);
     kernel.slots.fill(layout(compile(judged, { ipv6: true })), 1);
     expect(() => ipv6.prover.mismatch(sampleOf(judged), kernel.slots.filledSlot)).toThrow('got ipv4 packets');

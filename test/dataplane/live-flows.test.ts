@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { formatAddress, parseCidr } from '#addresses/ip-address.js';
 import type { FlowFilter, FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { IPPROTO, type Packet, type Policy, type Prefix } from '#contracts/policy/policy-model.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { LIVE_FLOW } from '#test/api/listed-flow.js';
-import { group, icmp, packet, policy, rule } from '#test/policy/sample.js';
-import { TCP } from './frame.js';
+import { group, icmp, ipv6Packet, packet, policy, rule } from '#test/policy/sample.js';
+import { TCP, writeFrame } from './frame.js';
 import { DROPPED, type Loaded, loadForTest, PASSED } from './loaded.js';
 
 const lan = policy(
@@ -248,5 +248,85 @@ test('the statistics count established flows, half-open flows, fragments and hit
       hits: { entries: 5, capacity: 1_023 },
       rank_hits: { entries: 5, capacity: 65_536 },
     },
+  });
+});
+
+describe('the flows of both IP families', () => {
+  const both = policy([group(['0.0.0.0/0', '::/0'], [rule({ id: 'all' })], { id: 'all' })]);
+  const SOURCES = ['2001:db8::1', '2001:db8::1:1', '2001:db8:0:1::1', 'fd00::1'];
+  let dual: Loaded<'ipv6'>;
+  const list = (filter: Partial<FlowFilter> = {}, after: Uint8Array | null = null, limit = 1_000): Promise<FlowPage> =>
+    dual.trafficStatistics.flows({ filter: anyFlow(filter), after, limit }, DEFAULT_TIMEOUTS_MS);
+  const sourcesOf = ({ items }: FlowPage): string[] => items.map(({ source }) => formatAddress(source)).sort();
+  const networks = (...texts: readonly string[]) => texts.map((text) => parseCidr(text)?.prefix as Prefix);
+
+  beforeEach(() => {
+    dual = loadForTest({ family: 'ipv6' });
+    dual.activate(compile(both, { ipv6: true }));
+    for (const source of SOURCES) dual.runPacket(ipv6Packet({ source, protocol: 6 }) as Packet<bigint>);
+    for (const host of [1, 2, 3]) dual.runFrame(writeFrame(dual.frame, packet({ source: `10.0.0.${host}` })));
+  });
+  afterEach(() => dual.close());
+
+  test('a list of flows contains the flows of both IP families, those of IPv4 first, on pages of any size', async () => {
+    const all = await list();
+    expect([all.matched, all.next]).toEqual([7, null]);
+    expect(all.items.map(({ source }) => typeof source)).toEqual([
+      ...new Array<string>(3).fill('number'),
+      ...new Array<string>(4).fill('bigint'),
+    ]);
+    for (const limit of [1, 2, 3, 4, 6, 7]) {
+      const pages: FlowPage[] = [];
+      for (let after: Uint8Array | null = null; pages.length === 0 || after !== null; ) {
+        const page = await list({}, after, limit);
+        pages.push(page);
+        after = page.next;
+      }
+      expect(pages.flatMap(({ items }) => items.map(({ key }) => [...key]))).toEqual(
+        all.items.map(({ key }) => [...key]),
+      );
+      expect(pages.map(({ matched }) => matched)).toEqual(pages.map(() => 7));
+      expect(pages).toHaveLength(Math.ceil(7 / limit));
+    }
+  });
+
+  test.each<[sources: string[], found: string[]]>([
+    [['2001:db8::/64'], ['2001:db8::1', '2001:db8::1:1']],
+    [['2001:db8::/112'], ['2001:db8::1']],
+    [
+      ['2001:db8:0:1::/64', '10.0.0.2/31'],
+      ['10.0.0.2', '10.0.0.3', '2001:db8:0:1::1'],
+    ],
+    [['2001:db8::1/128'], ['2001:db8::1']],
+    [['fd00::/8'], ['fd00::1']],
+    [['::/0'], SOURCES],
+    [['0.0.0.0/0'], ['10.0.0.1', '10.0.0.2', '10.0.0.3']],
+    [['2001:db8:1::/48'], []],
+  ])('a filter with the sources %j finds the flows of %j', async (sources, found) => {
+    const page = await list({ sources: networks(...sources) });
+    expect([sourcesOf(page), page.matched]).toEqual([found.toSorted(), found.length]);
+  });
+
+  test('a request that ends flows (cut) applies to the IP family that the filter selects, and a listed IPv6 flow has the rule that decided it', async () => {
+    const [flow] = (await list({ sources: networks('fd00::/8') })).items;
+    expect(flow).toMatchObject({
+      ...{ protocol: 6, ports: [40_000, 443], state: 'tcp_syn_sent', verdict: 'allow', foreign: false, current: true },
+      decider: { kind: 'rule', group: 'all', rule: 'all' },
+      packets: [1n, 0n],
+    });
+    const cut = await dual.trafficStatistics.cutFlows({
+      filter: anyFlow({ sources: networks('2001:db8::/32') }),
+      after: null,
+      limit: 10,
+    });
+    expect(cut).toEqual({ cut: 3, next: null });
+    expect(sourcesOf(await list())).toEqual(['10.0.0.1', '10.0.0.2', '10.0.0.3', 'fd00::1']);
+    const { maps, halfOpen } = dual.trafficStatistics.stats();
+    expect([halfOpen, maps.half_open?.entries, maps.half_open_ipv6?.entries]).toEqual([4, 3, 1]);
+  });
+
+  test('the hits of a rule count the packets of both IP families', () => {
+    const hits = dual.trafficStatistics.hits({ groups: [], rules: ['all'], unused: undefined, from: 0, limit: 10 });
+    expect(hits?.items.map(({ packets }) => packets)).toEqual([7n]);
   });
 });

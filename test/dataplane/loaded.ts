@@ -1,17 +1,9 @@
 import { type Counter, NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import { DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { AddressOf, Family, Packet } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
-import {
-  FLOW_BYTES,
-  FLOW_KEY_BYTES,
-  FLOW_KEY_OFFSETS,
-  FLOW_STRUCT_BYTES,
-  type Flow,
-  KEY_USED,
-  readFlow,
-} from '#dataplane/abi/flow.js';
+import { FLOW_LAYOUTS, type Flow, KEY_USED, readFlow } from '#dataplane/abi/flow.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
 import type { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
@@ -25,11 +17,13 @@ import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
-import { type FrameOptions, MAX_FRAME, writeFrame } from '#test/dataplane/frame.js';
+import { MAX_FRAME } from '#test/dataplane/frame.js';
+import { FAMILY_FRAMES, type OptionsOf } from './family-frames.js';
 import { EXEMPT_BIT, MARK_MASK } from './marks.js';
 
-const LINE = FLOW_STRUCT_BYTES / 4;
-const USE = FLOW_KEY_OFFSETS.protocol / 4;
+/** Options of the BPF object of IPv4. With the family `ipv6`, IPv6 packets run through the object of IPv6. */
+export type TestOptions<F extends Family = 'ipv4'> = Partial<Omit<ObjectOptions, 'family'>> & { readonly family?: F };
+
 const KEY_CLAIMED = 2;
 /**
  * The bit SPILLED in the tag of way 0 (the first place for a flow) of a flow set. The datapath sets this bit
@@ -62,53 +56,66 @@ export type PacketResult = { readonly returned: number; readonly word: number; r
  */
 export type Entry = 'in' | 'out_of_node' | 'out_exempt' | 'out_foreign';
 
+/** The options of a BPF object that treats every packet as forwarded. */
+export function objectOptions(options: Partial<ObjectOptions> = {}): ObjectOptions {
+  return {
+    objectPath: builtObject,
+    slotLines: 32_768,
+    flowCapacity: 4_096,
+    flowShare: 1,
+    rankCapacity: 65_536,
+    hitCapacity: 1_024,
+    denyEvents: 100,
+    flowEvents: 1_000,
+    timeoutsMs: DEFAULT_TIMEOUTS_MS,
+    policeLocal: false,
+    direct: false,
+    fibFlags: 0,
+    grantCapacity: 4_096,
+    markMask: MARK_MASK,
+    reversePath: 'off',
+    passIpv6: false,
+    passNonIpv4: false,
+    classifyAll: true,
+    traceWord: true,
+    enforcesIpv6: false,
+    ...options,
+  };
+}
+
 /**
  * Loads the BPF programs, and returns functions that run the programs on crafted frames. The programs are not
- * attached to an interface. By default (`classifyAll`) they treat every packet as forwarded.
+ * attached to an interface. By default (`classifyAll`) they treat every packet as forwarded. The functions
+ * that write frames, or read flows and fragments, are for the IP family of the options.
  */
-export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: Before, groupCounters?: GroupCounters) {
-  const loaded = loadObject(
-    {
-      objectPath: builtObject,
-      slotLines: 32_768,
-      flowCapacity: 4_096,
-      flowShare: 1,
-      rankCapacity: 65_536,
-      hitCapacity: 1_024,
-      denyEvents: 100,
-      flowEvents: 1_000,
-      timeoutsMs: DEFAULT_TIMEOUTS_MS,
-      policeLocal: false,
-      direct: false,
-      fibFlags: 0,
-      grantCapacity: 4_096,
-      markMask: MARK_MASK,
-      reversePath: 'off',
-      passIpv6: false,
-      passNonIpv4: false,
-      classifyAll: true,
-      traceWord: true,
-      ...options,
-    },
-    predecessor,
-  );
-  const trafficStatistics = new TrafficStatistics(loaded.object, loaded.slots, undefined, groupCounters);
+export function loadForTest<F extends Family = 'ipv4'>(
+  { family = 'ipv4' as F, ...options }: TestOptions<F> = {},
+  predecessor?: Before,
+  groupCounters?: GroupCounters,
+) {
+  const layout = FLOW_LAYOUTS[family];
+  const frames = FAMILY_FRAMES[family];
+  const line = layout.structBytes / 4;
+  const tallyWords = layout.bytes / 4 - line;
+  const use = layout.keyOffsets.protocol / 4;
+  const loaded = loadObject(objectOptions({ enforcesIpv6: family === 'ipv6', ...options }), predecessor);
+  const ofFamily = family === 'ipv6' && loaded.ipv6 ? loaded.ipv6.object : loaded.object;
+  const trafficStatistics = new TrafficStatistics(loaded, undefined, groupCounters);
   const frame = new Uint8Array(MAX_FRAME);
   const context = new Uint8Array(SKB.size);
   const contextView = new DataView(context.buffer);
   const out = new Uint8Array(SKB.size);
   const outView = new DataView(out.buffer);
-  const sweep = new TestRun(loaded.object.programFd('weir_sweep'), undefined, undefined, undefined);
+  const sweep = new TestRun(ofFamily.programFd('weir_sweep'), undefined, undefined, undefined);
   const ingress = new TestRun(loaded.object.programFd('weir_ingress'), frame, context, out);
   const egress = new TestRun(loaded.object.programFd('weir_egress'), frame, context, out);
   const active = new MappedMemory('active', loaded.object.mapFd('active'), ACTIVE.bytes);
   const memory = (name: MapName): MappedMemory => {
-    const fd = loaded.object.mapFd(name);
+    const fd = ofFamily.mapFd(name);
     const { maxEntries, valueSize } = mapShape(fd);
     return new MappedMemory(name, fd, maxEntries * valueSize);
   };
   const table = { flows: memory('flows'), tallies: memory('tallies'), tags: memory('flow_tags') };
-  const key = new Uint8Array(FLOW_KEY_BYTES);
 
   const runFrame = (length: number, mark = 0, entry: Entry = 'in'): PacketResult => {
     contextView.setUint32(SKB.mark, entry === 'out_exempt' ? mark | EXEMPT_BIT : mark, true);
@@ -116,9 +123,10 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     const returned = (entry === 'in' ? ingress : egress).run(length);
     return { returned, word: outView.getUint32(SKB.cb, true), mark: outView.getUint32(SKB.mark, true) };
   };
-  const flush = (table: number, keyBytes: number): void => {
+  const flush = (table: number): void => {
+    const key = new Uint8Array(mapShape(table).keySize);
     while (libbpf().bpf_map_get_next_key(table, null, key) >= 0) {
-      check('delete entry', libbpf().bpf_map_delete_elem(table, key.subarray(0, keyBytes)));
+      check('delete entry', libbpf().bpf_map_delete_elem(table, key));
     }
   };
   /**
@@ -128,16 +136,17 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
   const records = (): Uint8Array<ArrayBuffer>[] => {
     const { flows, tallies } = table;
     const found: Uint8Array<ArrayBuffer>[] = [];
-    for (let at = 0; at < flows.words.length; at += LINE) {
-      if ((flows.words[at + USE] as number) >>> 16 !== KEY_USED) continue;
-      const words = new Uint32Array(FLOW_BYTES / 4);
-      words.set(flows.words.subarray(at, at + LINE));
-      words.set(tallies.words.subarray(at, at + LINE), LINE);
+    for (let at = 0, tally = 0; at < flows.words.length; at += line, tally += tallyWords) {
+      if ((flows.words[at + use] as number) >>> 16 !== KEY_USED) continue;
+      const words = new Uint32Array(layout.bytes / 4);
+      words.set(flows.words.subarray(at, at + line));
+      words.set(tallies.words.subarray(tally, tally + tallyWords), line);
       found.push(new Uint8Array(words.buffer));
     }
     return found;
   };
-  const readFlows = (): Flow[] => records().map((record) => readFlow(new DataView(record.buffer)));
+  const readFlows = (): Flow<AddressOf<F>>[] =>
+    records().map((record) => readFlow(layout, new DataView(record.buffer)));
   let occupied = 0;
   /**
    * Marks `occupied` ways (places for a flow) of the only flow set as claimed, so that flows cannot use them.
@@ -146,7 +155,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     const lines = new Uint8Array(table.flows.buffer);
     const tags = new Uint8Array(table.tags.buffer);
     for (let way = 8 - occupied; way < 8; way++) {
-      lines[way * FLOW_STRUCT_BYTES + FLOW_KEY_OFFSETS.use] = KEY_CLAIMED;
+      lines[way * layout.structBytes + layout.keyOffsets.use] = KEY_CLAIMED;
       tags[way] = 0x3f;
     }
   };
@@ -167,8 +176,8 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     /** The `__sk_buff` context after the last test run. */
     contextOut: outView,
     runFrame,
-    runPacket(packet: Packet<number>, frameOptions: FrameOptions = {}, mark = 0, entry: Entry = 'in'): PacketResult {
-      return runFrame(writeFrame(frame, packet, frameOptions), mark, entry);
+    runPacket(packet: Packet<AddressOf<F>>, frameOptions?: OptionsOf<F>, mark = 0, entry: Entry = 'in'): PacketResult {
+      return runFrame(frames.write(frame, packet, frameOptions), mark, entry);
     },
     stage: (program: Program) => stageProgram({ ...loaded, trafficStatistics }, program, 1),
     flip: () => flipProgram({ ...loaded, trafficStatistics }),
@@ -211,7 +220,7 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     forgetFlows(): void {
       this.newEpoch();
       this.flushFlows();
-      flush(loaded.object.mapFd('fragments'), FLOW_KEY_BYTES);
+      flush(ofFamily.mapFd('fragments'));
       loaded.slots.setPickupUntil(0n);
     },
     /** Removes all flows and fragments, and makes `counted` start at zero. */
@@ -226,9 +235,9 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     strayTallies(): number {
       const { flows, tallies } = table;
       let stray = 0;
-      for (let at = 0; at < flows.words.length; at += LINE) {
-        if ((flows.words[at + USE] as number) >>> 16 !== 0) continue;
-        if (tallies.words.subarray(at, at + LINE).some((word) => word !== 0)) stray++;
+      for (let at = 0, tally = 0; at < flows.words.length; at += line, tally += tallyWords) {
+        if ((flows.words[at + use] as number) >>> 16 !== 0) continue;
+        if (tallies.words.subarray(tally, tally + tallyWords).some((word) => word !== 0)) stray++;
       }
       return stray;
     },
@@ -238,12 +247,12 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
       return tags.filter((tag, at) => (at % 8 === 0 ? tag & ~SPILLED : tag) !== 0).length;
     },
     /** Returns the established flows or the half-open flows, with counts that a sweep has just updated. */
-    flowsIn(which: 'flows' | 'half_open'): Flow[] {
+    flowsIn(which: 'flows' | 'half_open'): Flow<AddressOf<F>>[] {
       sweep.run();
       return readFlows().filter(({ halfOpen }) => halfOpen === (which === 'half_open'));
     },
     /** Returns the first established or half-open flow, or undefined without such a flow. */
-    flowIn(which: 'flows' | 'half_open'): Flow | undefined {
+    flowIn(which: 'flows' | 'half_open'): Flow<AddressOf<F>> | undefined {
       return this.flowsIn(which)[0];
     },
     classifiedPackets(): number {
@@ -266,4 +275,4 @@ export function loadForTest(options: Partial<ObjectOptions> = {}, predecessor?: 
     },
   };
 }
-export type Loaded = ReturnType<typeof loadForTest>;
+export type Loaded<F extends Family = 'ipv4'> = ReturnType<typeof loadForTest<F>>;

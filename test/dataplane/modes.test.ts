@@ -6,6 +6,7 @@ import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { back, CLIENT, onlyClient, onlyFrom, STRANGER, tcp, udp } from './conversation.js';
 import { MAX_FRAME, TCP, writeFrame } from './frame.js';
+import { FRAME_SOURCES } from './fuzz/frame-sources.js';
 import { makeSequence, type Step } from './fuzz/sequence.js';
 import { kernelOfFile } from './kernel-of-file.js';
 import { DROPPED, PASSED, type PacketResult } from './loaded.js';
@@ -33,7 +34,7 @@ function play(steps: readonly Step[]): Played[] {
 describe('verdicts for random frames', () => {
   const random = new Random(17);
   const policy = generatePolicy(random);
-  const steps = makeSequence(random, packetGenerator(random, policy), 2_000);
+  const steps = makeSequence(random, FRAME_SOURCES.ipv4, packetGenerator(random, policy), 2_000);
 
   test('the verdicts for random frames are the same with and without sending events, even if no process reads the events', () => {
     kernel.activate(compile(policy));

@@ -5,6 +5,7 @@
 #include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/in6.h>
+#include <linux/ipv6.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
@@ -14,6 +15,7 @@
 #include "../../src/dataplane/bpf/maps.h"
 #include "../../src/dataplane/bpf/ipv6/icmp.h"
 #include "../../src/dataplane/bpf/parse/headers.h"
+#include "../../src/dataplane/bpf/parse/discovery.h"
 #include "../../src/dataplane/bpf/ipv6/header.h"
 #include "../../src/dataplane/bpf/parse/parse.h"
 

@@ -1,4 +1,5 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { FLOW_LAYOUTS } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { MappedFlows } from '#dataplane/flows/listing/mapped-flows.js';
 import { libc } from '#libc/libc.js';
@@ -40,7 +41,7 @@ describe('a failed mapping of the flow table', () => {
         purpose === 'of its tags'
           ? () => new FlowRenewal(() => object).map()
           : () =>
-              new MappedFlows({
+              new MappedFlows(FLOW_LAYOUTS.ipv4, {
                 flows: object.mapFd('flows'),
                 tallies: object.mapFd('tallies'),
                 rankHits: object.mapFd('rank_hits'),

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { containsPrefix, mask, ofFamily } from '#addresses/ip-address.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import { IPPROTO, type Packet, type Policy, type Prefix, type Rule } from '#contracts/policy/policy-model.js';
@@ -7,7 +8,6 @@ import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { HEADER, type Image, layout } from '#dataplane/image/program-image.js';
 import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
-import { containsPrefix, mask, ofFamily } from '#policy/model/ip-address.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
 import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';

@@ -56,7 +56,7 @@ describe('a policy that denies an established flow, and a later policy that allo
     ['ICMP echo', echo, 'icmp_replied'],
     ['a protocol without ports', gre, 'other_replied'],
   ] as const)(
-    'a denied flow over %s is suspended: it passes nothing in either direction, and goes on under the policy that allows it',
+    'a flow over %s that a later policy denies is suspended: no packet passes in either direction, and the flow continues under a policy that allows it',
     (_, packet, state) => {
       converse(packet);
       const before = kernel.flowIn('flows');
@@ -96,7 +96,7 @@ describe('a policy that denies an established flow, and a later policy that allo
     expect(kernel.counted()).toMatchObject({ flows_suspended: 1, flows_resumed: 1 });
   });
 
-  test('an established flow that sends nothing while a policy denies it is never suspended', () => {
+  test('an established flow that sends no packet while a policy denies it is not suspended', () => {
     converse(tcp);
     kernel.activate(denyAll);
     kernel.activate(allowAll);
@@ -104,7 +104,7 @@ describe('a policy that denies an established flow, and a later policy that allo
     expect(kernel.counted()).not.toHaveProperty('flows_suspended');
   });
 
-  test('a flow that never was established ends when a policy denies it', () => {
+  test('a flow that was not established when a policy denies it ends', () => {
     expect(see(tcp, TCP.syn)).toBe(PASSED);
     kernel.activate(denyAll);
     expect(see(tcp, TCP.syn)).toBe(DROPPED);
@@ -114,7 +114,7 @@ describe('a policy that denies an established flow, and a later policy that allo
     expect(see(tcp, TCP.syn)).toBe(PASSED);
   });
 
-  test('a flow that a policy redirects to an absent service plane is suspended, and goes on under the former policy', () => {
+  test('a flow is suspended if a policy redirects it to a service plane that does not run, and continues under the earlier policy', () => {
     converse(tcp);
     const tls = rule({ to: ['0.0.0.0/0'], protocol: IPPROTO.tcp, ports: ['443'], tls: { mode: 'metadata' } });
     kernel.activate(compile(policy([group(['0.0.0.0/0'], [tls])])));
@@ -126,7 +126,7 @@ describe('a policy that denies an established flow, and a later policy that allo
 });
 
 describe('packets beside a suspended flow', () => {
-  test('none of 10,000 random packets between the ends of suspended flows passes, and the flows go on afterwards', () => {
+  test('none of 10,000 random packets between the hosts of suspended flows passes, and the flows continue afterwards', () => {
     const random = new Random(4_711);
     const suspended = [tcp, udp, echo, gre];
     for (const packet of suspended) converse(packet);
@@ -207,7 +207,7 @@ describe('the place of a suspended flow', () => {
     for (const packet of others) expect(goesOn(packet)).toEqual([PASSED, PASSED]);
   });
 
-  test('an operator can cut a suspended flow', async () => {
+  test('an operator can end (cut) a suspended flow', async () => {
     converse(tcp);
     kernel.activate(denyAll);
     expect(see(tcp, TCP.ack)).toBe(DROPPED);
@@ -220,7 +220,7 @@ describe('the place of a suspended flow', () => {
 });
 
 describe('the report of a suspended flow', () => {
-  test('a listed flow is suspended, and names the rule that denies it', async () => {
+  test('a suspended flow is listed as suspended, with the rule that denies it', async () => {
     converse(tcp);
     const no = rule({ id: 'no', action: 'deny' });
     kernel.activate(compile(policy([group(['0.0.0.0/0'], [no])])), 2);
@@ -254,7 +254,7 @@ describe('the report of a suspended flow', () => {
     }
   }
 
-  test('events tell that a flow was suspended, resumed, suspended again, and ended while it was suspended', async () => {
+  test('the datapath sends an event when a flow is suspended, resumed, suspended again, and when it ends while it is suspended', async () => {
     const told = await toldDuring(() => {
       converse(tcp);
       for (const program of [denyAll, allowAll, denyAll]) {
@@ -273,7 +273,7 @@ describe('the report of a suspended flow', () => {
     ]);
   });
 
-  test('the event of a suspended flow that an operator cuts has the reason cut', async () => {
+  test('the event of a suspended flow that an operator ends has the reason `cut`', async () => {
     const told = await toldDuring(async () => {
       converse(tcp);
       kernel.activate(denyAll);

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { OPENED_SHIFT } from '#contracts/datapath/datapath-numbers.js';
 import { IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
-import { FLOW_BYTES, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
+import { FLOW_BYTES, FLOW_LAYOUTS, FLOW_OFFSETS, readFlow } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { completeFlow, completionOffsets } from '#dataplane/flows/flow-completion.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
@@ -55,11 +55,15 @@ test('the list of flows returns the same values of a flow before and after the f
   activate('other', 'names');
   activate('names');
   const [flows, sums, rankHits] = ['flows', 'tallies', 'rank_hits'].map((name) => kernel.object.mapFd(name as 'flows'));
-  const lines = new MappedFlows({ flows: flows ?? -1, tallies: sums ?? -1, rankHits: rankHits ?? -1 });
+  const lines = new MappedFlows(FLOW_LAYOUTS.ipv4, {
+    flows: flows ?? -1,
+    tallies: sums ?? -1,
+    rankHits: rankHits ?? -1,
+  });
   const words = new Uint32Array(FLOW_BYTES / 4);
   const listed = () =>
     Array.from({ length: lines.count }, (_, line) =>
-      lines.read(line, words) ? [readFlow(new DataView(words.slice().buffer))] : [],
+      lines.read(line, words) ? [readFlow(FLOW_LAYOUTS.ipv4, new DataView(words.slice().buffer))] : [],
     ).flat();
   try {
     kernel.runPacket(dns);
@@ -121,7 +125,7 @@ test('`completeFlow` in user space stores the same rule and opening time in flow
   const offsets = completionOffsets(withTally(flow, tally));
   const completed = views().map((view) => {
     if (offsets !== undefined) completeFlow(view, offsets, ranks.words);
-    return readFlow(view);
+    return readFlow(FLOW_LAYOUTS.ipv4, view);
   });
   ranks.unmap();
   kernel.sweep();
@@ -163,4 +167,4 @@ test('the entry of an ended flow in the BPF map `tallies` (flow statistics) cont
 });
 
 const views = () => kernel.records().map(({ buffer }) => new DataView(buffer));
-const recordsOf = () => views().map((view) => readFlow(view));
+const recordsOf = () => views().map((view) => readFlow(FLOW_LAYOUTS.ipv4, view));

@@ -1,8 +1,10 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { DecidedHit, GrantAnswer, GrantRequest, HitsMessage } from '#contracts/datapath/grant-messages.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { opened } from './opened.js';
 
-type Grant = { readonly pattern: string; readonly addresses: number[]; readonly expiryNs: number };
+type Grant = { readonly pattern: string; readonly addresses: Address[]; readonly expiryNs: number };
 
 /** A fake datapath thread that replies to grant requests of the DNS proxy as a test specifies. */
 export class FakeGrantReceiver {
@@ -41,7 +43,7 @@ export class FakeGrantReceiver {
    * `*.test 192.0.2.1 192.0.2.2`.
    */
   get grants(): readonly string[] {
-    return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(textOf)].join(' '));
+    return this.asked.map(({ pattern, addresses }) => [pattern, ...addresses.map(formatAddress)].join(' '));
   }
 
   /**
@@ -72,8 +74,4 @@ function grantsOf({ patterns, addresses, expiriesNs }: Omit<GrantRequest, 'id'>)
     } else grants.push({ pattern, addresses: [address], expiryNs });
   }
   return grants;
-}
-
-function textOf(address: number): string {
-  return [24, 16, 8, 0].map((bits) => (address >>> bits) & 255).join('.');
 }

@@ -1,4 +1,4 @@
-import { createServer, type Server, type Socket } from 'node:net';
+import { createServer, isIPv6, type Server, type Socket } from 'node:net';
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, decode, encode, type Packet, type Question, type StringAnswer } from 'dns-packet';
 import { nowMs } from '#dns/clock.js';
@@ -52,7 +52,7 @@ export class FakeUpstream {
   }
 
   async open(): Promise<void> {
-    const udp = DgramAsPromised.createSocket('udp4');
+    const udp = DgramAsPromised.createSocket(isIPv6(this.at.host) ? 'udp6' : 'udp4');
     await udp.bind(this.at.port, this.at.host);
     this.#udp = udp;
     udp.socket.on('message', (bytes, { port, address }) => {
@@ -115,6 +115,10 @@ export function answerTo({ id, questions }: Packet, { flags = 0, ...rest }: Part
 
 export function a(name: string, data: string, ttl = 300): StringAnswer {
   return { type: 'A', name, data, ttl };
+}
+
+export function aaaa(name: string, data: string, ttl = 300): StringAnswer {
+  return { type: 'AAAA', name, data, ttl };
 }
 
 export function cname(name: string, data: string, ttl = 300): Answer {

@@ -30,7 +30,7 @@ test('the DNS granter (asks the datapath to permit answered addresses) sends all
   const { id, ...rows } = asked() ?? {};
   expect(rows).toEqual({
     patterns: ['a', 'b', 'a', 'b'],
-    addresses: Uint32Array.of(1, 1, 2, 2),
+    addresses: [1, 1, 2, 2],
     expiriesNs: Float64Array.of(9, 9, 9, 9),
   });
   expect([granted, asked()]).toEqual([[], undefined]);

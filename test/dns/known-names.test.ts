@@ -29,6 +29,17 @@ test('`KnownNames` (DNS names with granted addresses) lists an address of a name
   ]);
 });
 
+test('`KnownNames` (DNS names with granted addresses) has the addresses of both families of a name, those of IPv4 first', () => {
+  const named: unknown[] = [];
+  const known = new KnownNames((address) => named.push(address));
+  const name = key('a.test');
+  known.granted(name, { addresses: [1n << 127n, 1n], patterns: ['*'], by: 1 }, 1_000, 0);
+  known.granted(name, { addresses: [0xcb00_7101, 1], patterns: ['*'], by: 1 }, 2_000, 0);
+  expect(known.list(0).map(({ addresses }) => addresses)).toEqual([[1, 0xcb00_7101, 1n, 1n << 127n]]);
+  expect(named).toEqual([1n << 127n, 1n, 0xcb00_7101, 1]);
+  expect([1, 1n, 2n].map((address) => known.grantedUntil(name, [{ address }], 1))).toEqual([2_000, 1_000, 0]);
+});
+
 test('`KnownNames.grantedUntil` (the time until which the addresses of a DNS name are granted) ignores grants for earlier policy generations', () => {
   const known = new KnownNames(() => {});
   const name = key('a.test');

@@ -36,6 +36,7 @@ export function dnsOptions(
   return {
     listen: [endpoint()],
     transparent: false,
+    grantsIpv6: false,
     upstreams: upstreams.map(({ at }) => at),
     upstreamOrder: 'listed',
     deniedResponse: 'nxdomain',

@@ -22,7 +22,7 @@ test('each relative link in the docs leads to an existing file', () => {
   expect(linked.filter(({ path, to }) => !existsSync(new URL(to, new URL(path, root))))).toEqual([]);
 });
 
-test('each picture in docs/images is shown by a page, with a text that says what it shows', () => {
+test('each picture in docs/images is used in a page, with an alternative text', () => {
   const shown = pages.flatMap(({ path, text }) =>
     [...text.matchAll(/!\[([^\]]{20,})\]\(([^)\s]+)\)/g)].map(([, , to = '']) => new URL(to, new URL(path, root)).href),
   );

@@ -26,7 +26,7 @@ const fileWith = (document: PolicyConfig): string => {
 };
 const lockout = () => officeAfter((draft) => draft.source_groups.splice(0, 1));
 
-test('`weir policy diff` shows which flows a file closes, and `weir policy explain` confirms each example', async () => {
+test('`weir policy diff` shows which flows a policy file would close, and `weir policy explain` confirms each example flow', async () => {
   const file = fileWith(lockout());
   const { code, out } = await cli(['policy', 'diff', '-f', file]);
   expect(code).toBe(3);
@@ -46,7 +46,7 @@ test('`weir policy diff` shows which flows a file closes, and `weir policy expla
   }
 });
 
-test('the dry runs of a policy write, a group write and a removal have the diff that `POST /api/v1/policy/diff` returns', async () => {
+test('the dry runs of a policy write, of a group write and of a removal return the same diff as `POST /api/v1/policy/diff`', async () => {
   const timeless = ({ impact, ...diff }: PolicyDiff) => ({ ...diff, effects: impact?.effects });
   const diffTo = async (to: PolicyConfig) =>
     timeless((await rig.node.request('POST', '/api/v1/policy/diff', { to: { policy: to } })).body as PolicyDiff);
@@ -78,7 +78,7 @@ test('`weir policy diff --to` shows what a revision changed', async () => {
   });
 });
 
-test('`weir policy ask` names who can reach a service, what denies a flow, and the rule that would let it pass', async () => {
+test('`weir policy ask` shows the sources that can reach a service, the rule that denies a flow, and the rule that would allow it', async () => {
   expect((await cli(['policy', 'ask', 'any', '10.20.0.5', 'tcp/22'])).out).toMatch(/^sometimes: servers\/backup /);
   const { out, code } = await cli(['policy', 'ask', '10.1.0.77', '10.9.0.5', 'tcp/22', '--expect', 'always']);
   expect([code, out]).toEqual([
@@ -94,7 +94,7 @@ test('`weir policy ask` names who can reach a service, what denies a flow, and t
   });
 });
 
-test('`weir policy diff` shows the lines of a file that is not valid', async () => {
+test('`weir policy diff` shows the faulty lines of a file that is not valid', async () => {
   const wrong = officeAfter((draft) => {
     itemAt(draft.source_groups, 1).sources.cidrs = ['10.1.0.0/33'];
   });
@@ -132,7 +132,7 @@ test('`weir policy lint` finds rules of the active policy and of a stored one, a
   expect(await rig.node.request('POST', '/api/v1/policy/lint', { checks: ['dead'] })).toMatchObject({ status: 400 });
 });
 
-test('a dry run tells which seen flows a change closes and opens, also after a restart, and what it knows nothing of', async () => {
+test('a dry run shows which recorded flows a change closes and opens, also after a restart, and for which period no flows were recorded', async () => {
   const rules = (denied: number) => [
     { id: 'no', action: 'deny', match: { proto: 'tcp', dst_ports: [denied] } } as const,
     { id: 'web', match: { proto: 'tcp' } },

@@ -25,7 +25,7 @@ const kept = { id: 'management', always: { from: [ADDRESSES.client], to: [ADDRES
 const closed = { id: 'closed', never: { to: [ADDRESSES.server], ports: [81] } };
 const generation = async () => (await rig.node.request('GET', '/api/v1/policy')).headers.get('weir-generation');
 
-test('a write that an assertion refuses changes nothing in the kernel, and its example flow is what `weir policy explain` denies', async () => {
+test('a policy write that an assertion refuses changes nothing in the kernel, and `weir policy explain` shows the example flow of the error as denied', async () => {
   const applied = await cli(['assertions', 'apply', '-f', fileWith('assertions.json', { assertions: [kept, closed] })]);
   expect([applied.code, applied.out]).toEqual([
     0,
@@ -55,7 +55,7 @@ test('a write that an assertion refuses changes nothing in the kernel, and its e
   expect(JSON.parse(explained.out)).toMatchObject({ decision: 'deny' });
 });
 
-test('a dry run names the assertions that refuse the write, and an override makes the write and is shown in the history', async () => {
+test('a dry run shows the assertions that would refuse the write; with an override, the node accepts the write and the history shows the override', async () => {
   const lockout = fileWith('lockout.json', allowing(81));
   const dry = await cli(['policy', 'apply', '--replace', '--dry-run', '-f', lockout]);
   expect([dry.code, dry.out]).toEqual([0, expect.stringContaining('the write would be refused:\n  management: ')]);
@@ -66,7 +66,7 @@ test('a dry run names the assertions that refuse the write, and an override make
   expect((await cli(['assertions', 'list'])).out).toContain('2 assertions, 2 broken');
 });
 
-test('a broken assertion does not refuse the repair, and a restart keeps the list', async () => {
+test('a policy write that repairs a broken assertion is accepted, and the list of assertions is kept after a restart', async () => {
   await rig.put(allowing(80));
   expect(await rig.tcp(80)).toBe('open');
   await rig.node.restart();
@@ -75,7 +75,7 @@ test('a broken assertion does not refuse the repair, and a restart keeps the lis
   expect(await rig.tcp(80)).toBe('open');
 });
 
-test('a change that is not confirmed is reverted although the former policy breaks an assertion', async () => {
+test('an unconfirmed change is reverted, although the earlier policy breaks an assertion', async () => {
   const written = await rig.node.request('PUT', '/api/v1/policy?override=closed&confirm_within=5', allowing(80, 81));
   expect(written.status).toBe(200);
   const list = [{ id: 'both', always: { from: [ADDRESSES.client], to: [ADDRESSES.server], ports: [81] } }];

@@ -80,7 +80,7 @@ test('`weir dataplane status` reports the hooks, the guard (nftables rules) and 
   await rig.node.ready();
 });
 
-test('/ready, /api/v1/node and `weir dataplane status` give the same time of the policy in force, also after a restart of the node', async () => {
+test('/ready, /api/v1/node and `weir dataplane status` show the same activation time of the policy in force, also after a restart of the node', async () => {
   const inForceSince = async () =>
     ((await rig.node.request('GET', '/ready')).body as { in_force_since: string | null }).in_force_since;
   const node = async () =>
@@ -237,7 +237,7 @@ test('`weir dataplane status`, `stats`, `metrics` and `log` report a third-party
   await expect.poll(counted).toEqual(other);
   expect((await command('status')).stdout).toContain('forwarding  stack: nftables chain inet mine some\n');
   const { text } = await rig.node.request('GET', '/metrics');
-  expect(text).toContain('\nweir_dataplane_direct 0\n');
+  expect(text).toContain('\nweir_dataplane_direct{family="ipv4"} 0\n');
   await node.must('nft', 'delete table inet mine');
   await expect.poll(counted).toEqual({ way: 'direct', reason: 'no third-party hook' });
   const log = (await rig.node.log()).split('\n').filter((line) => line.includes('"forwarding changed"'));

@@ -138,7 +138,7 @@ describe('a denied name', () => {
     expect(dns.nxdomain_policy).toBe(dns.queries_deny);
   });
 
-  test('denied DNS queries are counted in the steps of GET /api/v1/stats/series, whose steps are null after a restart until one is measured', async () => {
+  test('GET /api/v1/stats/series counts denied DNS queries per time step; after a restart, its steps are null until the first complete step', async () => {
     const series = async (steps: number) => {
       const { body } = await rig.node.request('GET', `/api/v1/stats/series?steps=${steps}`);
       const { to, dns, dataplane } = body as {

@@ -48,7 +48,7 @@ test('a forwarded IPv6 packet is dropped, counted and reported as a finding with
     (await find('?limit=1000'))
       .filter(({ drop_reason: reason }) => reason === 'ipv6')
       .map(({ finding_type: type, src_ip: src, dst_ip: dst, proto }) => ({ type, src, dst, proto }));
-  const echo = { type: 'l4_deny', src: IPV6.client, dst: IPV6.server, proto: 58 };
+  const echo = { type: 'icmp_deny', src: IPV6.client, dst: IPV6.server, proto: 58 };
   await expect.poll(ends, soon).toEqual([echo]);
   expect((await rig.stats()).drops).toMatchObject({ ipv6: 1, non_ipv4: 0 });
 });

@@ -15,7 +15,7 @@ async function read(path: string) {
   return { status, body };
 }
 
-test('a node with `policy.history.revisions: 10` removes older revisions after 256 writes, keeps the active policy in force, and refuses a rollback to a removed revision', async () => {
+test('a node with `policy.history.revisions: 10` removes old revisions after 256 writes, keeps the active policy in force, and refuses a rollback to a removed revision', async () => {
   for (let revision = 1; revision <= 257; revision++) {
     const path = `/api/v1/policy?comment=change%20${revision}`;
     expect((await rig.node.request('PUT', path, allow(revision % 2 === 1 ? 80 : 81))).status).toBe(200);

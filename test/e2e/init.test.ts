@@ -85,6 +85,36 @@ describe('weir init', () => {
     expect((await command('config', 'check', file())).code).toBe(0);
   });
 
+  it('if an interface forwards IPv6, `weir init` writes `ipv6: enforce`, and a policy with the IPv6 networks of the interface', async () => {
+    const setting = '/proc/sys/net/ipv6/conf/lan0/forwarding';
+    await topology.node.must('sh', '-c', `echo 1 > ${setting}`);
+    await topology.node.must('ip', 'addr', 'add', '2001:db8:7::9/60', 'dev', 'lan0', 'nodad');
+    try {
+      const { code, stdout } = await command('init', '--config', file(), '--interfaces', 'lan0,wan0');
+      expect([code, stdout]).toEqual([
+        0,
+        expect.stringContaining('\nlan0 forwards IPv6: the policy decides IPv6 too (dataplane.ipv6: enforce)\n'),
+      ]);
+      expect(read('weir.yaml')).toMatchObject({ dataplane: { ipv6: 'enforce', non_ipv4: 'pass' } });
+      expect(read('policy.yaml')).toMatchObject({
+        policy: {
+          source_groups: [
+            {
+              sources: { cidrs: ['10.77.1.0/24', '10.77.3.0/24', '2001:db8:7::/60'] },
+              rules: [{ match: { proto: 'icmp' } }, { match: { proto: 'icmpv6' } }],
+            },
+          ],
+        },
+      });
+      expect((await command('config', 'check', file())).code).toBe(0);
+      expect((await init('lan0,wan0', '--mode', 'enforce', '--force')).code).toBe(0);
+      expect(read('weir.yaml')).toMatchObject({ dataplane: { ipv6: 'enforce', non_ipv4: 'drop' } });
+    } finally {
+      await topology.node.must('sh', '-c', `echo 0 > ${setting}`);
+      await topology.node.must('ip', 'addr', 'del', '2001:db8:7::9/60', 'dev', 'lan0');
+    }
+  });
+
   it('`weir init --force` changes only the keys that it sets in an existing configuration, and keeps other keys and comments', async () => {
     const text = 'version: 1\nlog: { level: warn } # mine\ndataplane: { interfaces: [lan0], pickup: 0s }\n';
     writeFileSync(file(), text);

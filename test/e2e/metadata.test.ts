@@ -185,7 +185,7 @@ async function held(change: () => Promise<void>): Promise<'open' | 'closed' | 's
 }
 const WEB = { match: { proto: 'tcp', dst_ports: [443] } };
 
-test('a new policy decides open inspected connections again: allowed connections go on, and denied ones pass nothing', async () => {
+test('a new policy decides open inspected connections again: allowed connections continue, and denied ones transfer no data', async () => {
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));
   expect(await held(() => rig.put(policyOf([tls({ sni: [SERVER_NAME, 'more.test'] })])))).toBe('open');
   await rig.put(policyOf([tls({ sni: [SERVER_NAME] })]));

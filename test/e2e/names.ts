@@ -26,14 +26,21 @@ export async function dig(rig: NodeRig, server: string, ...words: string[]): Pro
 /** Returns the answer records of `dig` without TTL and class. */
 export const data = ({ answers }: Dug): string[] => answers.map((line) => line.replace(/ \d+ IN /, ' '));
 
-/** Starts the resolver `dnsmasq` with a few names on the server host. Resolves when the resolver answers. */
-export async function startUpstream({ topology: { server } }: NodeRig): Promise<ChildProcess> {
+/**
+ * Starts the resolver `dnsmasq` with a few names on the server host, and with the names of `hosts`, each as
+ * `name,address,…`. Resolves when the resolver answers.
+ */
+export async function startUpstream(
+  { topology: { server } }: NodeRig,
+  hosts: readonly string[] = [],
+): Promise<ChildProcess> {
   const words = [
     '--no-daemon --conf-file=/dev/null --no-resolv --no-hosts --bind-interfaces --user=root --group=root --pid-file=',
     `--listen-address=${ADDRESSES.server} --port=53 --local=/com/ --local=/org/ --max-ttl=300 --local-ttl=300`,
     `--host-record=api.example.com,${ADDRESSES.server} --cname=www.example.com,api.example.com`,
     `--host-record=other.example.org,${ADDRESSES.server} --host-record=inside.example.org,10.9.9.9`,
     '--host-record=six.example.com,10.77.2.2,2001:db8::1 --txt-record=text.example.com,hello',
+    ...hosts.map((host) => `--host-record=${host}`),
   ];
   const child = server.start('dnsmasq', words.join(' ').split(' '));
   const deadline = performance.now() + UPSTREAM_READY_MS;

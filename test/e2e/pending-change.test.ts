@@ -46,6 +46,16 @@ const opens = async (port: number) => {
   expect(clock.ms()).toBeLessThan(BACK_MS);
 };
 
+/** Kills the node, and starts it again after the deadline. Before and after the start, `ports` are open. */
+const killAndRestart = async (ports: readonly number[]) => {
+  await rig.node.end('SIGKILL');
+  await pause(SECONDS * 1_000 + PAST_MS);
+  expect(await open()).toEqual(ports);
+  await rig.node.restart();
+  await rig.node.ready();
+  expect(await open()).toEqual(ports);
+};
+
 test('a policy that is not confirmed in time is reverted in the datapath, and the node reports the revert', async () => {
   await rig.put(allow(80));
   expect((await change(81, SECONDS)).status).toBe(200);
@@ -80,7 +90,7 @@ test('a confirmed policy stays in force, and a policy that an operator reverts i
   expect((await cli('revert')).err).toContain('no policy change is pending');
 });
 
-test('an unconfirmed policy stays in force after the node was killed and started again, and its time does not begin again', async () => {
+test('after a kill and a restart of the node, an unconfirmed policy is still in force, and its deadline is the same', async () => {
   await rig.put(allow(80));
   const clock = new ProgressClock();
   await change(81, 3 * SECONDS);
@@ -93,7 +103,7 @@ test('an unconfirmed policy stays in force after the node was killed and started
 });
 
 describe('the kernel reverts an unconfirmed policy without the process', () => {
-  test('after kill -9; then the node starts with the former policy, and reports the revert once', async () => {
+  test('after kill -9 of the node; then the node starts with the earlier policy, and reports the revert once', async () => {
     await rig.put(allow(80));
     await change(81, SECONDS);
     const { generation } = await pending();
@@ -129,7 +139,7 @@ describe('the kernel reverts an unconfirmed policy without the process', () => {
     expect((await cli('pending')).out).toContain('the kernel reverted it');
   });
 
-  test('while the process is stopped; then the process accepts no confirmation, and reports the revert once', async () => {
+  test('while the process of the node is stopped (SIGSTOP); then the process accepts no confirmation, and reports the revert once', async () => {
     await rig.put(allow(80));
     await change(81, SECONDS);
     const { generation } = await pending();
@@ -152,7 +162,7 @@ describe('the kernel reverts an unconfirmed policy without the process', () => {
     await rig.node.ready();
   });
 
-  test('not if it was confirmed, or if a later write confirmed it, before kill -9', async () => {
+  test('only if neither a confirmation nor a later write confirmed the policy before kill -9', async () => {
     await rig.put(allow(80));
     await change(81, SECONDS);
     expect(await cli('confirm')).toMatchObject({ code: 0 });
@@ -163,15 +173,10 @@ describe('the kernel reverts an unconfirmed policy without the process', () => {
     await rig.node.ready();
     await change(80, SECONDS);
     await rig.put(allow(80));
-    await rig.node.end('SIGKILL');
-    await pause(SECONDS * 1_000 + PAST_MS);
-    expect(await open()).toEqual([80]);
-    await rig.node.restart();
-    await rig.node.ready();
-    expect(await open()).toEqual([80]);
+    await killAndRestart([80]);
   });
 
-  test('also after dry runs and a second unconfirmed write, and then to the last confirmed policy', async () => {
+  test('to the last confirmed policy, also after dry runs and a second unconfirmed write', async () => {
     await rig.put(allow(80));
     await change(81, SECONDS);
     for (const port of [80, 81]) {
@@ -182,12 +187,7 @@ describe('the kernel reverts an unconfirmed policy without the process', () => {
     const both = policyOf([{ match: { proto: 'tcp', dst_ports: [80, 81] } }]);
     await rig.node.request('PUT', `/api/v1/policy?confirm_within=${SECONDS}`, both);
     expect(await open()).toEqual([80, 81]);
-    await rig.node.end('SIGKILL');
-    await pause(SECONDS * 1_000 + PAST_MS);
-    expect(await open()).toEqual([80]);
-    await rig.node.restart();
-    await rig.node.ready();
-    expect(await open()).toEqual([80]);
+    await killAndRestart([80]);
     expect((await rig.node.request('GET', '/api/v1/policy')).body).toMatchObject(allow(80) as object);
   });
 });

@@ -188,7 +188,7 @@ it('the assertions of policy.assertions_file are in force before the policy of p
   expect(await node.stop()).toBe(0);
 });
 
-it('a policy.file that an assertion refuses is written when the assertion is removed', async () => {
+it('a policy in policy.file that an assertion refuses is written after the assertion is removed', async () => {
   const node = nodeWith((path) => writeFileSync(path, allowing(80)));
   await node.logged('policy file written');
   const list = [{ id: 'no-ssh', never: { ports: [22] } }];
@@ -200,7 +200,7 @@ it('a policy.file that an assertion refuses is written when the assertion is rem
   expect(await node.stop()).toBe(0);
 });
 
-it('a policy.file is not written while policy.assertions_file is not valid', async () => {
+it('the policy in policy.file is not written while the file policy.assertions_file is not valid', async () => {
   const node = nodeWith((path) => writeFileSync(path, allowing(80)), 'assertions:\n  - {id: a, never: {to: [x]}}\n');
   await node.logged('/assertions/0/never/to/0');
   await eventually(async () => expect(await node.detail()).toContain('the assertions file'), WAIT);
@@ -210,7 +210,7 @@ it('a policy.file is not written while policy.assertions_file is not valid', asy
   expect(await node.stop()).toBe(0);
 });
 
-it('a policy.file is checked with the present content of policy.assertions_file, also if the node has not noticed its change', async () => {
+it('the policy in policy.file is checked with the present content of policy.assertions_file, also if the node has not noticed a change of that file yet', async () => {
   const former = NO_SSH.replace('22', '23');
   const node = nodeWith((path) => writeFileSync(path, allowing(80)), former);
   await node.logged('policy file written');
@@ -224,7 +224,7 @@ it('a policy.file is checked with the present content of policy.assertions_file,
   expect(await node.stop()).toBe(0);
 });
 
-it('an API client may write assertions although policy.assertions_file has some, until the file changes', async () => {
+it('an API client may change the list of assertions although policy.assertions_file contains one; the next change of the file replaces it', async () => {
   const node = nodeWith((path) => writeFileSync(path, allowing(80)), NO_SSH);
   await node.logged('policy file written');
   expect((await node.request('PUT', '/api/v1/assertions', { assertions: [] })).status).toBe(200);
@@ -237,7 +237,7 @@ it('an API client may write assertions although policy.assertions_file has some,
   expect(await node.stop()).toBe(0);
 });
 
-it('a reload checks a new policy.file with a new policy.assertions_file, and refuses both', async () => {
+it('a reload checks a new policy.file with the assertions of a new policy.assertions_file, and refuses both files if an assertion fails', async () => {
   const node = nodeWith((path) => writeFileSync(path, allowing(80)), NO_SSH);
   await node.logged('policy file written');
   const [policy, assertions] = [`${node.path}.new`, `${node.assertionsPath}.new`];

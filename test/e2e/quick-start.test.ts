@@ -71,7 +71,7 @@ test('the demonstration `weir start` allows and refuses a DNS name, a TLS connec
   ]);
 });
 
-test('the demonstration `weir start` shows what a change would close, lets it revert itself, and refuses it by an assertion', () => {
+test('the demonstration `weir start` shows which flows a change would close, waits until the node reverts it, and makes an assertion refuse it', () => {
   const act = done.output.slice(done.output.indexOf('\nThird act'), done.output.indexOf('\nRemoved'));
   expect(act).toMatch(/policy diff -f change\.json\n.*256 sources of admins lose 10\.77\.2\.2 tcp\/80/);
   expect(act).toMatch(/closes 10\.77\.1\.0\/24 → 10\.77\.2\.2 tcp\/80/);
@@ -80,7 +80,7 @@ test('the demonstration `weir start` shows what a change would close, lets it re
   expect(act.trimEnd()).toMatch(/→ the change is refused, and the session goes on$/);
 });
 
-test('the demonstration `weir start` removes at the end all that it created, prints the removal, and what to do next', () => {
+test('the demonstration `weir start` removes at its end everything that it created, and prints this and the next steps', () => {
   const [removed, next, ...commands] = done.output.trimEnd().split('\n').slice(-6);
   expect(removed).toMatch(/^Removed: the node, .* Nothing of the tour is left on this machine\.$/);
   expect(next).toBe('Next:');
@@ -92,12 +92,12 @@ test('the demonstration `weir start` removes at the end all that it created, pri
   ]);
 });
 
-test('`weir start --keep` leaves the gateway up with traffic of each verdict, and its links open the console', () => {
+test('`weir start --keep` leaves the gateway running with traffic for each verdict, and prints links that open the console', () => {
   expect(kept.command).toMatch(/^console --server http:\/\/127\.0\.0\.1:\d+ --token-file \/.*\/admin\.token$/);
   expect(kept.again).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/console\/#code=[\w-]+\n$/);
 });
 
-test('`weir start --keep` removes all that it created after SIGINT, also if the signal comes again', () => {
+test('`weir start --keep` removes everything that it created after SIGINT, also if the signal is sent twice', () => {
   expect([kept.code, kept.left]).toEqual([0, []]);
   expect(kept.output).toContain('Nothing of the tour is left on this machine.');
 });

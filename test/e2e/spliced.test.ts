@@ -120,7 +120,7 @@ test('if one side of a spliced (splice(2)) connection does not read, the sender 
   expect(rssMb() - before).toBeLessThan(40);
 });
 
-test('spliced (splice(2)) connections that a new policy denies stay open and are counted, and end when a policy allows their FIN to pass', async () => {
+test('spliced (splice(2)) connections that a new policy denies stay open and are counted; they end when a later policy lets their FIN pass', async () => {
   const client = dial('hold', 0, 3);
   const what = 'hold';
   expect(await client.next(3)).toEqual(Array(3).fill({ side: 'client', what, state: 'open' }));

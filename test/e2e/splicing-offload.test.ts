@@ -119,7 +119,7 @@ test.each([
   ['spliced between two sockets', connect],
   ['offloaded to the datapath', offloaded],
 ] as const)(
-  'a connection %s passes nothing while a policy denies it, and then all that was sent meanwhile',
+  'a connection %s transfers no data while a policy denies it, and afterwards all data that was sent in this time',
   async (_, open) => {
     const { client, server } = await open();
     await rig.put(policyOf([tls('another.test')]));

@@ -1,4 +1,6 @@
-import { afterEach, expect, test } from 'vitest';
+import { readFileSync } from 'node:fs';
+import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Datapath, DatapathChange } from '#contracts/datapath/datapath.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
@@ -6,11 +8,12 @@ import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { ProgressClock } from '#test/progress-clock.js';
 import { datapathOptions } from './datapath-options.js';
 import { forwarded } from './forwarded.js';
+import { addIpv6, IPV6 } from './ipv6.js';
+import { defaultOnly } from './policies.js';
 import { topologyOfFile } from './topology-of-file.js';
 
 const PORT = 4_000;
@@ -28,7 +31,8 @@ let endFlow: (() => void) | undefined;
 afterEach(async () => {
   endFlow?.();
   endFlow = undefined;
-  await topology.node.run('nft', 'delete', 'table', 'ip', 'mine');
+  for (const family of ['ip', 'ip6']) await topology.node.run('nft', 'delete', 'table', family, 'mine');
+  await topology.node.run('ip', '-6', 'rule', 'del', 'pref', '900');
   await topology.node.must('ip', 'xfrm', 'policy', 'flush');
   await close?.();
   close = undefined;
@@ -163,8 +167,8 @@ test('with forwarding: auto, NAT takes effect within a second after its nftables
   await expect.poll(async () => (await datapath.stats()).forwarding.way).toBe('direct');
   endFlow?.();
   expect([changes.at(0), changes.at(-1)]).toEqual([
-    { type: 'forwarding_changed', way: 'direct', reason: 'no third-party hook except NAT' },
-    { type: 'forwarding_changed', way: 'direct', reason: 'no third-party hook' },
+    { type: 'forwarding_changed', family: 'ipv4', way: 'direct', reason: 'no third-party hook except NAT' },
+    { type: 'forwarding_changed', family: 'ipv4', way: 'direct', reason: 'no third-party hook' },
   ]);
 });
 
@@ -267,4 +271,98 @@ test('with forwarding: auto, each denied packet is dropped and no allowed packet
   expect(ways.filter((way, index) => way !== (index % 2 === 0 ? 'stack' : 'direct'))).toEqual([]);
   expect(denied.sources()).toEqual([]);
   expect(datapath.stats().drops.policy_deny?.packets).toBeGreaterThan(100n);
+});
+
+describe('with forwarding: auto and ipv6: enforce', () => {
+  const allowBoth = compile(defaultOnly('allow'), { ipv6: true });
+  beforeAll(() => addIpv6(topology));
+
+  function ofBothFamilies(): LocalDatapath {
+    const datapath = new LocalDatapath(options({ ipv6: 'enforce' }));
+    close = () => datapath.close();
+    datapath.open();
+    datapath.attach();
+    datapath.stage(allowBoth, 1);
+    datapath.flip();
+    datapath.look();
+    return datapath;
+  }
+  const ipv6Forwarded = (): number =>
+    Number(/Ip6OutForwDatagrams\s+(\d+)/.exec(readFileSync('/proc/thread-self/net/snmp6', 'utf8'))?.[1]);
+  /** The ways of an IPv4 and an IPv6 echo request to the server. */
+  async function ways(): Promise<string[]> {
+    const before = ipv6Forwarded();
+    const ipv4 = (await goesByStack()) ? 'stack' : 'direct';
+    const { stdout } = await topology.client.run('ping', '-6', '-n', '-c', '4', '-i', '0.05', '-W', '2', IPV6.server);
+    expect(stdout).toContain('4 received');
+    return [ipv4, ipv6Forwarded() - before >= 8 ? 'stack' : 'direct'];
+  }
+
+  test.each([
+    [
+      'an nftables chain',
+      'ip6',
+      'add table ip6 mine; add chain ip6 mine some { type filter hook forward priority 10; }',
+      'nftables chain ip6 mine some',
+    ],
+    [
+      'NAT',
+      'ip6',
+      'add table ip6 mine; add chain ip6 mine post { type nat hook postrouting priority 100; }',
+      'nftables chain ip6 mine post',
+    ],
+    [
+      'an nftables chain',
+      'ip',
+      'add table ip mine; add chain ip mine some { type filter hook forward priority 10; }',
+      'nftables chain ip mine some',
+    ],
+  ])(
+    '%s of the family %s makes the packets of this family alone take the network stack',
+    async (_, family, rules, reason) => {
+      const datapath = ofBothFamilies();
+      expect(await ways()).toEqual(['direct', 'direct']);
+      await nft(rules);
+      datapath.look();
+      const { forwarding, ipv6Forwarding } = datapath.stats();
+      const own = { way: 'stack', reason };
+      const other = { way: 'direct', reason: 'no third-party hook' };
+      expect([forwarding, ipv6Forwarding]).toEqual(family === 'ip' ? [own, other] : [other, own]);
+      expect(await ways()).toEqual(family === 'ip' ? ['stack', 'direct'] : ['direct', 'stack']);
+      await topology.node.must('nft', 'delete', 'table', family, 'mine');
+      datapath.look();
+      expect(await ways()).toEqual(['direct', 'direct']);
+    },
+  );
+
+  test('a routing rule of IPv6 that selects by mark makes IPv6 packets alone take the network stack', async () => {
+    const datapath = ofBothFamilies();
+    await topology.node.must('ip', '-6', 'rule', 'add', 'pref', '900', 'fwmark', '7', 'table', 'main');
+    datapath.look();
+    const { forwarding, ipv6Forwarding } = datapath.stats();
+    expect(await ways()).toEqual(['direct', 'stack']);
+    await topology.node.must('ip', '-6', 'rule', 'del', 'pref', '900');
+    expect([forwarding.way, ipv6Forwarding?.reason]).toEqual([
+      'direct',
+      'ip -6 rule 900, which matches more than addresses and ports',
+    ]);
+  });
+
+  test('an IPv6 packet from a link-local address is not sent to another link', async () => {
+    ofBothFamilies();
+    const echoes = async (): Promise<number> =>
+      Number(/Icmp6InEchos\s+(\d+)/.exec(await topology.server.must('cat', '/proc/net/snmp6'))?.[1]);
+    const ping = ['ping', '-6', '-n', '-c', '3', '-i', '0.05', '-W', '0.5'] as const;
+    const before = await echoes();
+    await topology.client.run(...ping, '-I', 'fe80::2%eth0', IPV6.server);
+    expect(await echoes()).toBe(before);
+    await topology.client.must(...ping, IPV6.server);
+    expect(await echoes()).toBe(before + 3);
+  });
+
+  test('IPv6 packets take the network stack if three seconds pass without a check for third-party hooks', async () => {
+    ofBothFamilies();
+    expect(await ways()).toEqual(['direct', 'direct']);
+    await expect.poll(ways, { interval: 200 }).toEqual(['stack', 'stack']);
+  });
 });

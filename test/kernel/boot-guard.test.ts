@@ -45,7 +45,14 @@ afterEach(() => {
 });
 
 const guardOf = (isOpen: boolean): Guard =>
-  new Guard({ interfaces: ['lan*'], markMask: 0x00f0_0000, reversePath: 'strict', bootGuard: { path, isOpen } });
+  new Guard({
+    interfaces: ['lan*'],
+    markMask: 0x00f0_0000,
+    reversePath: 'strict',
+    policeLocal: false,
+    ipv6: 'drop',
+    bootGuard: { path, isOpen },
+  });
 const answers = async (address: string): Promise<boolean> =>
   (await topology.client.run('ping', '-n', '-c', '1', '-W', '1', address)).code === 0;
 
@@ -103,7 +110,14 @@ describe('the boot file of the guard', () => {
 
   test('the boot file of the guard (nftables rules) rejects the mark bits of an earlier process, which the guard in the kernel still accepts', () => {
     const guard = (markMask: number): Guard =>
-      new Guard({ interfaces: ['lan*'], markMask, reversePath: 'strict', bootGuard: { path, isOpen: false } });
+      new Guard({
+        interfaces: ['lan*'],
+        markMask,
+        reversePath: 'strict',
+        policeLocal: false,
+        ipv6: 'drop',
+        bootGuard: { path, isOpen: false },
+      });
     const successor = guard(0x0f00_0000);
     successor.make();
     const own = readFileSync(path, 'utf8');
@@ -137,6 +151,8 @@ describe('the boot file of the guard', () => {
       interfaces: ['lan*'],
       markMask: 0x00f0_0000,
       reversePath: 'strict',
+      policeLocal: false,
+      ipv6: 'drop',
       bootGuard: { path: join(folder, 'absent', 'guard.nft'), isOpen: false },
     });
     guard.make();

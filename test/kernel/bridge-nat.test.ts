@@ -1,6 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
@@ -9,7 +10,6 @@ import { Pins } from '#dataplane/attach/pins.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { type BridgedTopology, createBridge, ipv4, reply } from './bridged.js';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { createTopology, type Topology } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { type FrameOptions, MAX_FRAME, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { Wire } from './wire.js';
 

@@ -1,10 +1,10 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { ROUTE_LINES, ROUTES, ROUTES_BYTES } from '#dataplane/routes/route-lines.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, tcp, udp } from '#test/dataplane/conversation.js';
 import { DROPPED, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
 import { eventually } from '#test/eventually.js';

@@ -5,6 +5,7 @@ export function datapathOptions(pinPath: string, more: Partial<DatapathOptions> 
   return {
     interfaces: ['lan0', 'wan*'],
     ipv6: 'drop',
+    routerPorts: [],
     nonIpv4: 'drop',
     reversePath: 'strict',
     pickupMs: 0,

@@ -9,7 +9,7 @@ import { MAPS } from '#dataplane/loader/bpf-object.js';
 import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { datapathOptions } from './datapath-options.js';
 import { allowAll, auditAll, defaultOnly, denyAll } from './policies.js';
@@ -265,14 +265,14 @@ describe('the datapath of a node between client and server', () => {
 
   test('the datapath refuses a policy whose verdicts in the kernel differ from the expected verdicts of the test packets, and keeps the earlier policy in force', async () => {
     start().attach();
-    const allow = sampleOf(defaultOnly('allow'));
-    expect(() => datapath.prove(allow)).toThrow('nothing is staged');
+    const allow = samplesOf(defaultOnly('allow'));
+    expect(() => datapath.prove(allow)).toThrow('no compiled policy is staged: call `stage` first');
     datapath.stage(allowAll, 1);
     expect(datapath.prove(allow)).toEqual({ classes: 1, checked: 6, complete: true });
     datapath.flip();
     datapath.stage(denyAll, 2);
     expect(() => datapath.prove(allow)).toThrow(expect.objectContaining({ code: 'proof_failed' }));
-    expect(() => datapath.flip()).toThrow('nothing is staged');
+    expect(() => datapath.flip()).toThrow('no compiled policy is staged: call `stage` first');
     expect(await reaches()).toBe(true);
     expect(datapath.stats().generation).toBe(1);
   });

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { fibFlags } from '#dataplane/loader/kernel-functions.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { type Loaded, loadForTest, PASSED, SENT, SKB } from '#test/dataplane/loaded.js';
@@ -38,7 +38,7 @@ beforeEach(() => {
   kernel.forget();
   kernel.activate(allowAll);
   kernel.context.setUint32(SKB.ifindex, lan.ifindex, true);
-  kernel.slots.setDirectUntil(FOR_EVER);
+  kernel.slots.setDirectUntil('ipv4', FOR_EVER);
 });
 
 type Change = (ip: Uint8Array) => void;
@@ -96,12 +96,12 @@ test('with direct forwarding, all packets of a TCP connection are sent directly,
 });
 
 test('direct forwarding is off until the node process sets a deadline for it, and after this deadline', () => {
-  kernel.slots.setDirectUntil(0n);
+  kernel.slots.setDirectUntil('ipv4', 0n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
-  kernel.slots.setDirectUntil(process.hrtime.bigint() + 60_000_000_000n);
+  kernel.slots.setDirectUntil('ipv4', process.hrtime.bigint() + 60_000_000_000n);
   expect([see(asked), see(asked)]).toEqual([SENT, SENT]);
   // A deadline 20 ms in the past, because the clock of the datapath is a few milliseconds behind.
-  kernel.slots.setDirectUntil(process.hrtime.bigint() - 20_000_000n);
+  kernel.slots.setDirectUntil('ipv4', process.hrtime.bigint() - 20_000_000n);
   expect([see(asked), see(asked)]).toEqual([PASSED, PASSED]);
 });
 

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { type Datapath, NO_EVENTS } from '#contracts/datapath/datapath.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
@@ -7,7 +8,6 @@ import type { Observation } from '#dataplane/events/observation.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { datapathOptions } from './datapath-options.js';
 import { denyAll } from './policies.js';

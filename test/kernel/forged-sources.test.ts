@@ -1,16 +1,19 @@
 import { execFileSync } from 'node:child_process';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libc } from '#libc/libc.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
+import { compile } from '#policy/compile/compile.js';
 import { bindSocket, openSocket } from '#sockets/socket-options.js';
 import { type FrameOptions, MAX_FRAME, MORE_FRAGMENTS, TCP, withChecksum, writeFrame } from '#test/dataplane/frame.js';
 import { datapathOptions } from './datapath-options.js';
-import { allowAll } from './policies.js';
+import { addIpv6, IPV6 } from './ipv6.js';
+import { ipv6Frame, ipv6Packet } from './ipv6-frames.js';
+import { allowAll, defaultOnly } from './policies.js';
 import { openProxySockets } from './proxy-sockets.js';
 import { hooksGone } from './tcx.js';
 import { topologyOfFile } from './topology-of-file.js';
@@ -265,4 +268,47 @@ describe('a listener on 127.0.0.1 of a node with route_localnet=1', () => {
     police();
     expect(received(UNNAMED, 'ext0')).toBe(1);
   });
+});
+
+describe('IPv6 packets with a forged source to the node', () => {
+  const kernelForwards = (on: boolean): string =>
+    sh(`for name in all lan0 wan0; do echo ${on ? 1 : 0} > /proc/sys/net/ipv6/conf/$name/forwarding; done`);
+  beforeAll(async () => {
+    await addIpv6(topology);
+    sh('nft add rule inet seen in meta nfproto ipv6 udp dport 4000 counter');
+  });
+  afterAll(() => kernelForwards(true));
+
+  /**
+   * Sends a datagram from the side of the client to the node. Returns whether it reaches a later chain of the
+   * input hook.
+   */
+  function reaches(source: string): boolean {
+    const before = counts().at(-1) ?? 0;
+    const frame = ipv6Frame(ipv6Packet(source, IPV6.nodeLan, { sourcePort: 1_000, destinationPort: 4_000 }));
+    frame.set(STATION.split(':').map((byte) => Number.parseInt(byte, 16)));
+    wires.lan0.send(frame);
+    sleep(60);
+    return (counts().at(-1) ?? 0) > before;
+  }
+  /** An address behind another interface, an address of the node, and one without a route. */
+  const forged = [IPV6.server, IPV6.nodeLan, '2001:db8::1'];
+
+  test.each([
+    ['strict', true, []],
+    ['strict', false, []],
+    ['loose', false, [IPV6.server]],
+    ['off', false, forged],
+  ] as const)(
+    'with police_local and reverse_path: %s, the node drops IPv6 packets whose source that check refuses (interfaces forward: %s)',
+    (reversePath, forwards, accepted) => {
+      kernelForwards(forwards);
+      police({ ipv6: 'enforce', policeLocal: true, reversePath });
+      datapath?.stage(compile(defaultOnly('allow'), { ipv6: true }), 2);
+      datapath?.flip();
+      expect([reaches(IPV6.client), reaches('fe80::2')]).toEqual([true, true]);
+      expect(forged.filter(reaches)).toEqual(accepted);
+      expect(datapath?.look()).toEqual([]);
+    },
+  );
 });

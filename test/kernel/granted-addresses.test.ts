@@ -54,6 +54,7 @@ test('the datapath passes packets to a granted address, also after restarts, unt
     const [learned] = await datapath.learned();
     expect(learned).toEqual({
       pattern: 'b.test',
+      family: 'ipv4',
       addresses: Uint32Array.of(SERVER),
       expiresAtNs: BigUint64Array.of((expiresAtNs >> 27n) << 27n),
     });
@@ -88,7 +89,7 @@ test('the datapath thread answers grant requests from a MessagePort even while i
   const ids = Array.from({ length: 1_000 }, (_, id) => id);
   const expiriesNs = Float64Array.of(Number(process.hrtime.bigint() + 60n * SECOND_NS));
   for (const id of ids) {
-    const request: GrantRequest = { id, patterns: ['n7.test'], addresses: Uint32Array.of(SERVER), expiriesNs };
+    const request: GrantRequest = { id, patterns: ['n7.test'], addresses: [SERVER], expiriesNs };
     port.postMessage(request);
   }
   await staged;

@@ -7,7 +7,7 @@ import type { Program } from '#contracts/policy/program.js';
 import { openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { compile } from '#policy/compile/compile.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { boundSocket } from './bound-socket.js';
@@ -84,7 +84,7 @@ async function passes(port: number): Promise<boolean> {
 async function activate(members: MemberList, generation: number): Promise<void> {
   const membership = { scope, list: members };
   await datapath.stage(compile(pods, { membership }), generation);
-  await datapath.prove(sampleOf(pods, undefined, membership));
+  await datapath.prove(samplesOf(pods, { membership }));
   await datapath.flip();
 }
 

@@ -1,6 +1,7 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { PRIORITY } from '#contracts/datapath/datapath-numbers.js';
 import { Pins } from '#dataplane/attach/pins.js';
@@ -8,7 +9,6 @@ import { closeFd, detachLink, openPinned } from '#dataplane/loader/bpf-fd.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { StateMigration } from '#dataplane/upgrade/state-migration.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { MAX_FRAME, TCP, writeIpv6Frame } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { formatAddress } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { TCP } from '#test/dataplane/frame.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';

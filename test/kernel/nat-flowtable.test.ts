@@ -47,15 +47,19 @@ skipUnless(exists, LACKS.flowtables).test(
       'nft',
       `add table ip mine
 add flowtable ip mine soft { hook ingress priority 0; devices = { lo }; }
-add flowtable ip mine hard { hook ingress priority 0; flags offload; }`,
+add flowtable ip mine hard { hook ingress priority 0; flags offload; }
+add table ip6 other
+add flowtable ip6 other hard { hook ingress priority 0; flags offload; }`,
     );
     const leave = enterNamespace(space.name);
-    const found = flowtables();
+    const found = flowtables(['ipv4', 'ipv6']);
+    expect(flowtables()).toEqual(found.slice(0, 2));
     leave();
     await space.remove();
     expect(found).toEqual([
       { family: 'ip', table: 'mine', name: 'soft', offloads: false, devices: ['lo'] },
       { family: 'ip', table: 'mine', name: 'hard', offloads: true, devices: [] },
+      { family: 'ip6', table: 'other', name: 'hard', offloads: true, devices: [] },
     ]);
   },
 );

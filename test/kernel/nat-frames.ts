@@ -1,5 +1,5 @@
+import { formatAddress, parseIpv4Address } from '#addresses/ip-address.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import {
   ETHERNET,
   type FrameOptions,

@@ -7,13 +7,13 @@ import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';
 import { forwarded } from './forwarded.js';
-import type { SentPacket } from './nat-frames.js';
+import { frameOf, type SentPacket } from './nat-frames.js';
 import { CHAINS, echo, NAT_CHAINS, NatNode, only, tcp, udp } from './nat-node.js';
 import { ALLOWED, DENIED, denyAll } from './policies.js';
 import { claimOtherLayout } from './variants.js';
 
 const { client, nodeWan, server } = ADDRESSES;
-const [floodFile, successorFile] = ['nat-flood-process.js', 'successor-process.js'].map((name) =>
+const [floodFile, successorFile] = ['flood-process.js', 'successor-process.js'].map((name) =>
   fileURLToPath(new URL(`../../dist/test/kernel/${name}`, import.meta.url)),
 );
 /** The node forwards this port of its address to port DENIED of the client. */
@@ -49,6 +49,20 @@ const DENIED_PACKETS: Readonly<Record<'client' | 'server', readonly SentPacket[]
     udp([server, LIVE], [nodeWan, PUBLIC]),
   ],
 };
+
+/** Number of source ports, or ICMP identifiers, of each packet. */
+const PORTS = 64;
+
+/** Returns the frames of these packets in hexadecimal, from PORTS source ports each. */
+function framesOf(packets: readonly SentPacket[]): string[] {
+  const variants = Array.from({ length: PORTS }, (_, more) =>
+    packets.map(({ packet, options }) => {
+      const sourcePort = packet.sourcePort + more;
+      return frameOf({ packet: { ...packet, sourcePort }, options: { ...options, icmpId: sourcePort } });
+    }),
+  );
+  return variants.flat().map((frame) => Buffer.from(frame).toString('hex'));
+}
 
 type Forwarding = 'auto' | 'stack';
 const LOOK_MS = 500;
@@ -141,7 +155,7 @@ add rule ip leak in icmp type echo-request counter name leaked`,
       const link = await space.must('ip', '-o', 'link', 'show', 'dev', 'eth0');
       const words = [floodFile ?? '', space.name, link.split(':')[0] ?? '', String(count), String(perSecond)];
       const flood = space.start(process.execPath, words);
-      flood.stdin?.write(`${JSON.stringify(DENIED_PACKETS[host])}\n`);
+      flood.stdin?.write(`${JSON.stringify(framesOf(DENIED_PACKETS[host]))}\n`);
       this.#floods.push({ flood, sent: firstLine(flood) });
     }
   }

@@ -1,4 +1,5 @@
 import { expect } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
@@ -7,7 +8,6 @@ import { natBit } from '#dataplane/abi/settings.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { flushConntrack } from './conntrack.js';
 import { datapathOptions } from './datapath-options.js';

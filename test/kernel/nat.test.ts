@@ -1,6 +1,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { formatAddress, parseIpv4Address } from '#addresses/ip-address.js';
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
@@ -13,7 +14,6 @@ import { dataplaneStatus } from '#dataplane/status/dataplane-status.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { selfSigned } from '#service-plane/ca/signed-certificate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
@@ -321,7 +321,13 @@ skipUnless(hasNetfilterPrograms(), LACKS.netfilterPrograms).describe('the forwar
     await translate(MASQUERADE);
     datapath.look();
     expect(judges()).toEqual(['forward-1']);
-    const configured = { interfaces: ['lan0', 'wan0'], markMask: MARK_MASK, reversePath: 'strict' } as const;
+    const configured = {
+      interfaces: ['lan0', 'wan0'],
+      markMask: MARK_MASK,
+      reversePath: 'strict',
+      policeLocal: false,
+      ipv6: 'drop',
+    } as const;
     expect(dataplaneStatus({ pinPath: topology.pinPath, configured })).toMatchObject({
       guardStands: true,
       forwarding: { way: 'stack', reason: 'nftables chain ip mine raw' },

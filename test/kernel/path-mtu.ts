@@ -1,8 +1,8 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
+import { formatAddress } from '#addresses/ip-address.js';
 import { check, libc } from '#libc/libc.js';
 import { AF_INET, IPPROTO_RAW, SOCK_CLOEXEC, SOCK_RAW } from '#libc/socket-numbers.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { sockaddr } from '#sockets/socket-options.js';
 
 const IP_BYTES = 20;

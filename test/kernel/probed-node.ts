@@ -8,13 +8,13 @@ import { ADDRESSES, createTopology, type Topology } from '#cli/tour/topology.js'
 import type { Flipped } from '#contracts/datapath/datapath.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS } from '#contracts/datapath/datapath-options.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
-import { FLOW_BYTES, readFlow } from '#dataplane/abi/flow.js';
+import { FLOW_BYTES, FLOW_LAYOUTS, readFlow } from '#dataplane/abi/flow.js';
 import { MappedFlows } from '#dataplane/flows/listing/mapped-flows.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
 import { enterNamespace } from './namespace.js';
 import { ALLOWED, DENIED } from './policies.js';
 import type { Summary } from './prober.js';
@@ -87,6 +87,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
   const options: ProbedNode['options'] = (more = {}) => ({
     interfaces: ['lan0', 'wan0'],
     ipv6: 'drop',
+    routerPorts: [],
     nonIpv4: 'drop',
     reversePath: 'strict',
     pickupMs: 0,
@@ -111,7 +112,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     const [set] = mapSetsIn(pinPath);
     if (set === undefined) throw new Error('nothing is pinned');
     let most = 0;
-    const lines = new MappedFlows({
+    const lines = new MappedFlows(FLOW_LAYOUTS.ipv4, {
       flows: set.fd('flows'),
       tallies: set.fd('tallies'),
       rankHits: set.fd('rank_hits'),
@@ -119,7 +120,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     const words = new Uint32Array(FLOW_BYTES / 4);
     for (let line = 0; line < lines.count; line++) {
       if (!lines.read(line, words)) continue;
-      const flow = readFlow(new DataView(words.buffer));
+      const flow = readFlow(FLOW_LAYOUTS.ipv4, new DataView(words.buffer));
       if (flow.protocol === 17) most = Math.max(most, Number(flow.packets[0]));
     }
     lines.unmap();
@@ -137,7 +138,7 @@ export async function createProbedNode(tag: string): Promise<ProbedNode> {
     datapath: opened,
     putInForce: (wanted, generation) => {
       opened().stage(compile(wanted), generation);
-      opened().prove(sampleOf(wanted));
+      opened().prove(samplesOf(wanted));
       return opened().flip();
     },
     mapSets: () => readdirSync(pinPath).filter((name) => name.startsWith('maps-')),

@@ -130,7 +130,7 @@ describe('the review of unsupported NAT', () => {
   test('before Linux 6.4, the review reports NAT as a fault unless it is masquerade or SNAT, which causes a warning', () => {
     const needs = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
-    const support = { obstacle: null, judges: false, noSearch: null };
+    const support = { obstacle: null, judges: false, noSearch: null, ipv6Obstacle: null };
     sh(nft('oifname "wan0" masquerade'));
     expect(reviewNat(policed, support)).toEqual({
       faults: [],
@@ -148,7 +148,7 @@ describe('the review of unsupported NAT', () => {
   });
 
   test('the review of a node warns about NAT on a policed outside interface if conntrack cannot be searched', () => {
-    const support = { obstacle: null, judges: true, noSearch: 'the reason' };
+    const support = { obstacle: null, judges: true, noSearch: 'the reason', ipv6Obstacle: null };
     const policed = listInterfaces().filter(({ name }) => BOTH.includes(name));
     expect(reviewNat(policed, support)).toEqual({ faults: [], warnings: [] });
     sh(nft('oifname "wan0" masquerade'));

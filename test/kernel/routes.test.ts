@@ -1,12 +1,20 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { libc } from '#libc/libc.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { back, echo, icmp, tcp, udp } from '#test/dataplane/conversation.js';
 import { type FrameOptions, icmpContent, MORE_FRAGMENTS, quoteOf, TCP } from '#test/dataplane/frame.js';
-import { DROPPED, type Entry, type Loaded, loadForTest, PASSED, SKB } from '#test/dataplane/loaded.js';
+import {
+  DROPPED,
+  type Entry,
+  type Loaded,
+  loadForTest,
+  PASSED,
+  SKB,
+  type TestOptions,
+} from '#test/dataplane/loaded.js';
 import { allowAll, denyAll } from './policies.js';
 import { openProxySockets } from './proxy-sockets.js';
 import { topologyOfFile } from './topology-of-file.js';
@@ -32,7 +40,7 @@ afterAll(() => {
 
 /** The BPF programs that `load` has loaded, by their settings. `load` reuses them and resets their state. */
 const loaded = new Map<string, Loaded>();
-function load(more: Parameters<typeof loadForTest>[0] = {}): void {
+function load(more: TestOptions = {}): void {
   const key = JSON.stringify(more);
   kernel = loaded.get(key) ?? loadForTest({ classifyAll: false, reversePath: 'strict', ...more });
   loaded.set(key, kernel);

@@ -1,14 +1,14 @@
 import { afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { formatAddress, parseIpv4Address } from '#addresses/ip-address.js';
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
-import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
 import { EventBatch, RECORD_BYTES } from '#dataplane/events/batch.js';
 import { anyFlow } from '#dataplane/flows/listing/flow-filter.js';
 import { hasNetfilterPrograms } from '#dataplane/loader/kernel-functions.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { EventRing } from '#dataplane/watch/event-ring.js';
-import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { ALL_EVENTS } from '#test/dataplane/all-events.js';
 import { LACKS, skipUnless } from '#test/skip-unless.js';
 import { flushConntrack } from './conntrack.js';
@@ -67,7 +67,7 @@ async function ask(from: 'client' | 'server', how: string, to: string, port: num
 /** Returns the ends of each flow as `ADDRESS:PORT`: those of the two hosts, and those on the wire. */
 async function flows(): Promise<object[]> {
   const { items } = await datapath.flows({ filter: anyFlow(), after: null, limit: 100 });
-  const text = (address: number, port: number): string => `${formatAddress(address)}:${port}`;
+  const text = (address: Address, port: number): string => `${formatAddress(address)}:${port}`;
   return items.map(({ source, destination, ports, icmpId, translation: wire }) => ({
     source: text(source, ports?.[0] ?? icmpId ?? 0),
     destination: text(destination, ports?.[1] ?? icmpId ?? 0),

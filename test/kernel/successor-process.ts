@@ -1,7 +1,7 @@
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
 import { policyOf } from './policies.js';
 
 /**
@@ -16,7 +16,7 @@ datapath.attach();
 if (destinations !== undefined) {
   const policy = policyOf(Number(destinations));
   datapath.stage(compile(policy), Number(generation));
-  datapath.prove(sampleOf(policy));
+  datapath.prove(samplesOf(policy));
   datapath.flip();
 }
 datapath.close();

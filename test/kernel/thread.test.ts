@@ -9,7 +9,7 @@ import { FLOW_HALF_OPEN, KEY_USED } from '#dataplane/abi/flow.js';
 import { imageSha256 } from '#dataplane/activate/image-digest.js';
 import { type DatapathOptions, DEFAULT_TIMEOUTS_MS, openDatapath } from '#dataplane/thread/datapath-thread.js';
 import { detach } from '#dataplane/thread/detach.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
 import { datapathOptions } from './datapath-options.js';
 import { allowAll, defaultOnly, denyAll } from './policies.js';
 import { topologyOfFile } from './topology-of-file.js';
@@ -44,7 +44,7 @@ describe('the datapath thread', () => {
     expect(await datapath.open()).toEqual({ base: null, adopted: false, inForce: null });
     expect((await datapath.attach()).map((attachment) => attachment.interface).sort()).toEqual(['lan0', 'wan0']);
     expect(await datapath.stage(allowAll, 5)).toEqual({ lines: 3, capacityLines: 1_024 });
-    const sample = sampleOf(defaultOnly('allow'));
+    const sample = samplesOf(defaultOnly('allow'));
     expect(await datapath.prove(sample)).toEqual({ classes: 1, checked: 6, complete: true });
     const { epoch, sinceMs } = await datapath.flip();
     expect(epoch).toBe(1);
@@ -58,10 +58,10 @@ describe('the datapath thread', () => {
         found: verdictWord(0, 'deny', false),
       }),
     );
-    await expect(datapath.flip()).rejects.toThrow('nothing is staged');
+    await expect(datapath.flip()).rejects.toThrow('no compiled policy is staged: call `stage` first');
     await datapath.stage(denyAll, 6);
     await datapath.unstage();
-    await expect(datapath.flip()).rejects.toThrow('nothing is staged');
+    await expect(datapath.flip()).rejects.toThrow('no compiled policy is staged: call `stage` first');
     expect(await datapath.stats()).toEqual(expect.objectContaining({ generation: 5, activeFlows: 1 }));
     await datapath.close();
     expect(await datapath.open()).toEqual({

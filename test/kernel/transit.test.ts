@@ -1,11 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { firstLine, program } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { detach } from '#dataplane/thread/detach.js';
 import { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { compile } from '#policy/compile/compile.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { onlyFrom } from '#test/dataplane/conversation.js';
 import { datapathOptions } from './datapath-options.js';
 import { topologyOfFile } from './topology-of-file.js';

@@ -10,12 +10,13 @@ import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js';
 import { ACTIVE } from '#dataplane/activate/slots.js';
+import { loadPrograms } from '#dataplane/object/loaded-object.js';
 import { mapSetsIn } from '#dataplane/object/map-set.js';
 import type { LocalDatapath } from '#dataplane/thread/local-datapath.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { compile } from '#policy/compile/compile.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
-import { loadForTest } from '#test/dataplane/loaded.js';
+import { samplesOf } from '#policy/proof/proof-sample.js';
+import { objectOptions } from '#test/dataplane/loaded.js';
 import { address, group, policy, rule, selector } from '#test/policy/sample.js';
 import { DatapathNode } from './datapath-node.js';
 import { claimOtherLayout } from './variants.js';
@@ -85,16 +86,15 @@ async function elapse(): Promise<void> {
   const found = set?.deadline();
   if (set === undefined || found == null) return;
   const maps = new Map((['active', 'revert'] as const).map((name) => [name, set.fd(name)]));
-  const helper = loadForTest({}, { maps, word: 0, deadline: null });
-  const { object } = helper;
+  const object = loadPrograms(objectOptions(), maps, ['weir_set_revert']);
   new RevertTimer({ map: object.mapFd('revert'), program: object.programFd('weir_set_revert') }).set(1n, found.slot);
-  helper.close();
+  object.close();
   set.close();
   await pause(50);
 }
 
 describe('the datapath without a process', () => {
-  test('puts the policy before an unconfirmed policy in force at the deadline, with a new generation', async () => {
+  test('reverts an unconfirmed policy to the earlier policy at the deadline, with a new generation', async () => {
     startPending();
     expect(await open()).toEqual([81]);
     die();
@@ -105,7 +105,7 @@ describe('the datapath without a process', () => {
     expect(node.adoption).toMatchObject({ inForce: { generation: 3 }, base: { generation: 3, hasReverted: true } });
   });
 
-  test('needs no packet for that, and is at most 100 ms late', async () => {
+  test('reverts an unconfirmed policy also without traffic, at most 100 ms after the deadline', async () => {
     start();
     const [before, after] = [compile(allowing(80)), compile(allowing(81))];
     put(before, 1);
@@ -136,7 +136,7 @@ describe('the datapath without a process', () => {
     expect(lines.slice(from).filter((line) => line.startsWith('pong'))).toEqual([]);
   });
 
-  test('keeps a policy that was confirmed before the process died', async () => {
+  test('keeps a policy in force that was confirmed before the process died', async () => {
     startPending();
     node.datapath.confirm(3);
     die();
@@ -144,7 +144,7 @@ describe('the datapath without a process', () => {
     expect(await open()).toEqual([81]);
   });
 
-  test('keeps a policy that a later write has put in force', async () => {
+  test('keeps a policy in force that a later write activated', async () => {
     startPending();
     put(compile(allowing(82)), 4);
     die();
@@ -152,7 +152,7 @@ describe('the datapath without a process', () => {
     expect(await open()).toEqual([82]);
   });
 
-  test('reverts a second unconfirmed policy to the last confirmed one, at the later deadline', async () => {
+  test('reverts after two unconfirmed writes to the last confirmed policy, at the later deadline', async () => {
     startPending();
     const later = unconfirmed(2 * WITHIN_MS, 1, 5);
     put(compile(allowing(82)), 4, later);
@@ -164,7 +164,7 @@ describe('the datapath without a process', () => {
     expect(start().stats().generation).toBe(5);
   });
 
-  test('has the learned addresses and the members of the policy before, also for members that came later', async () => {
+  test('applies the learned DNS addresses and the Kubernetes members to the restored policy, also members that were added meanwhile', async () => {
     const web: SelectorSet = { number: 1, keys: [selector('web').key] };
     const named = rule({
       id: 'name',
@@ -217,12 +217,12 @@ describe('the datapath without a process', () => {
 });
 
 describe('while a policy is unconfirmed', () => {
-  test('a dry run is staged and proved in a third slot, and leaves the policy in force and its base as they are', async () => {
+  test('a dry run writes and tests its policy in a third program slot, and changes neither the policy in force nor the last confirmed one', async () => {
     startPending();
     for (let round = 0; round < 3; round++) {
       const other = allowing(82);
       node.datapath.stage(compile(other), 9, DRY_RUN);
-      expect(node.datapath.prove(sampleOf(other))).toMatchObject({ complete: true });
+      expect(node.datapath.prove(samplesOf(other))).toMatchObject({ complete: true });
       node.datapath.unstage();
     }
     expect(await open()).toEqual([81]);
@@ -230,7 +230,7 @@ describe('while a policy is unconfirmed', () => {
     expect(await open()).toEqual([80]);
   });
 
-  test('a compilation of the same policy with other members keeps the base and its deadline', async () => {
+  test('a new compilation of the same policy after a change of Kubernetes members keeps the last confirmed policy and the deadline', async () => {
     const standing = unconfirmed();
     startPending(standing);
     for (const ports of [[81, 82], [81], [81, 82]]) {
@@ -242,7 +242,7 @@ describe('while a policy is unconfirmed', () => {
     expect(await open()).toEqual([80]);
   });
 
-  test('a restart of the process takes the base over, and its deadline does not begin again', async () => {
+  test('a restart of the process keeps the last confirmed policy in the kernel, and the deadline stays the same', async () => {
     const standing = unconfirmed();
     startPending(standing);
     for (let round = 0; round < 2; round++) {
@@ -261,20 +261,23 @@ describe('while a policy is unconfirmed', () => {
   test.each([
     ['a flow table of another size', { flowCapacity: 2_048 }],
     ['other time-outs', { pickupMs: 1 }],
-  ])('a restart with %s keeps the base and its deadline', async (_, more) => {
-    const standing = unconfirmed();
-    startPending(standing);
-    die();
-    start(more);
-    expect(node.adoption.base).toMatchObject({ generation: 3, hasReverted: false });
-    expect(await open()).toEqual([81]);
-    die();
-    expect(deadline()?.atNs).toBe(standing.unconfirmed?.atNs);
-    await elapse();
-    expect(await open()).toEqual([80]);
-  });
+  ])(
+    'a restart with %s keeps the last confirmed policy in the kernel, and the deadline stays the same',
+    async (_, more) => {
+      const standing = unconfirmed();
+      startPending(standing);
+      die();
+      start(more);
+      expect(node.adoption.base).toMatchObject({ generation: 3, hasReverted: false });
+      expect(await open()).toEqual([81]);
+      die();
+      expect(deadline()?.atNs).toBe(standing.unconfirmed?.atNs);
+      await elapse();
+      expect(await open()).toEqual([80]);
+    },
+  );
 
-  test('the base comes in force at once if the process reverts the policy, and then counts as reverted', async () => {
+  test('if the process reverts the policy, the last confirmed policy is in force at once, and the kernel counts the revert as done', async () => {
     startPending();
     node.datapath.stage(compile(allowing(80, 82)), 3);
     expect(await open()).toEqual([80]);
@@ -287,7 +290,7 @@ describe('while a policy is unconfirmed', () => {
 });
 
 describe('an unconfirmed policy is refused', () => {
-  test('if the kernel has reverted it, also by a flip of the staged policy', async () => {
+  test('if the kernel has already reverted it, also when the policy is activated', async () => {
     const standing = unconfirmed();
     startPending(standing);
     node.datapath.stage(compile(allowing(81, 82)), 2, standing);
@@ -302,22 +305,26 @@ describe('an unconfirmed policy is refused', () => {
   test('if its deadline has passed', () => {
     start();
     put(compile(allowing(80)), 1);
-    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed(-1))).toThrow('the time of the unconfirmed');
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed(-1))).toThrow(
+      'the deadline for the confirmation',
+    );
   });
 
-  test('if another build takes over that cannot keep its base, because the tables of the policy are new', async () => {
+  test('if another build takes over that cannot keep the last confirmed policy, because the policy tables in the kernel are new', async () => {
     startPending();
     die();
     claimOtherLayout(node.topology.pinPath);
     start();
     expect(node.adoption).toMatchObject({ inForce: { generation: 2 }, base: null });
-    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow(
+      'the kernel no longer has the earlier policy',
+    );
     expect(await open()).toEqual([81]);
     put(compile(allowing(80)), 3);
     expect(await open()).toEqual([80]);
   });
 
-  test('by an earlier build: a layout version that it does not know keeps it from the maps, until the change ends', () => {
+  test('by an earlier build, which does not use the BPF maps until the change ends, because it does not know their layout version', () => {
     const layoutVersion = (): number | undefined => {
       const set = mapSetsIn(node.topology.pinPath).at(-1);
       const value = new Uint8Array(ACTIVE.bytes);
@@ -337,10 +344,14 @@ describe('an unconfirmed policy is refused', () => {
     expect(layoutVersion()).toBe(LAYOUT_VERSION);
   });
 
-  test('if no slot has its base, for example after a restart of the machine', () => {
+  test('if no program slot contains the last confirmed policy, for example after a restart of the machine', () => {
     start();
-    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow(
+      'the kernel no longer has the earlier policy',
+    );
     put(compile(allowing(80)), 7);
-    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow('no program slot has');
+    expect(() => node.datapath.stage(compile(allowing(81)), 2, unconfirmed())).toThrow(
+      'the kernel no longer has the earlier policy',
+    );
   });
 });

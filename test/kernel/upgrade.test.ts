@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { ADDRESSES } from '#cli/tour/topology.js';
@@ -130,6 +130,62 @@ test.each([
   const addressesOf = (all: typeof learned) => all.map(({ pattern, addresses }) => [pattern, [...addresses].sort()]);
   expect(addressesOf(second.learned())).toEqual([['a.test', [1, 2, 3]]]);
   expect(second.learned()[0]?.expiresAtNs[0]).toBe(learned[0]?.expiresAtNs[0]);
+});
+
+const SIX = 0x2001_0db8_0000_0000_0000_0000_0000_0001n;
+
+test.each([
+  ['the same maps', {}],
+  ['a flow table of another size', { flowCapacity: 131_072 }],
+  ['a grant table of another size', { grantCapacity: 4_096 }],
+  ['maps of another layout', 'another layout'],
+])('a restart with %s keeps the DNS grants of IPv6 addresses', (_, change) => {
+  const named = compile(
+    policy([group(['::/0'], [rule({ hostname: { kind: 'exact', labels: ['a', 'test'], text: 'a.test' } })])]),
+    { ipv6: true },
+  );
+  const expiresAtNs = process.hrtime.bigint() + 3_600_000_000_000n;
+  const grants = [{ pattern: 'a.test', addresses: [7, SIX, SIX + 1n], expiresAtNs }];
+  const first = node.start({ ipv6: 'enforce' });
+  first.attach();
+  first.stage(named, 1);
+  first.flip();
+  expect(first.grant(grants)).toEqual({ refused: 0 });
+  first.close();
+  if (typeof change === 'string') claimOtherLayout(node.topology.pinPath);
+  const second = node.start({ ipv6: 'enforce', ...(typeof change === 'string' ? {} : change) });
+  second.attach();
+  second.stage(named, 2);
+  second.flip();
+  expect([7, 8, SIX, SIX + 1n, SIX + 2n].map((address) => second.grantedFor(address, false))).toEqual([
+    ['a.test'],
+    [],
+    ['a.test'],
+    ['a.test'],
+    [],
+  ]);
+});
+
+test('a build whose IPv6 object has no table of DNS grants is taken over with its IPv6 flows', () => {
+  const first = node.start({ ipv6: 'enforce' });
+  first.attach();
+  first.stage(compile(small, { ipv6: true }), 1);
+  first.flip();
+  first.close();
+  const pins = join(node.topology.pinPath, 'maps-1', 'ipv6');
+  rmSync(join(pins, 'grants'));
+  const flows = (): number => {
+    const set = mapSetsIn(node.topology.pinPath).at(-1);
+    try {
+      return set?.ipv6.id('flows') ?? 0;
+    } finally {
+      set?.close();
+    }
+  };
+  const before = flows();
+  node.start({ ipv6: 'enforce' }).attach();
+  node.datapath().look();
+  expect([flows(), existsSync(join(pins, 'grants'))]).toEqual([before, true]);
 });
 
 test.each([

@@ -1,11 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
+import { formatAddress, formatPrefix } from '#addresses/ip-address.js';
 import { readPolicyText } from '#config/policy/policy-text.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import { readPolicy } from '#policy/check/read-policy.js';
-import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 import { ip, namespace, node, pod, scope } from './sample.js';
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { formatAddress } from '#addresses/ip-address.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { Feeds } from '#kubernetes/watch/feeds.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { ip, namespace, pod, podSelector, scope } from './sample.js';
 
 const PODS = scope('pods');

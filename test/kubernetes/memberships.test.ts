@@ -1,13 +1,13 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
+import { formatPrefix, parseIpv4Cidr } from '#addresses/ip-address.js';
 import { DENY_ONLY_MEMBER, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/members/memberships.js';
 import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { formatPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { Random } from '#test/seed.js';
 import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
 

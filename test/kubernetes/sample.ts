@@ -1,8 +1,8 @@
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#contracts/policy/policy-document.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 
 type Labels = Readonly<Record<string, string>>;

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type {
   KubernetesListener,
@@ -13,7 +14,6 @@ import type { Selector } from '#contracts/policy/policy-model.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { REFLECTOR_TIMES } from '#kubernetes/watch/reflector.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { podSelector } from './sample.js';
 import { lineOf, ScriptedServer, sendList } from './scripted-server.js';

@@ -1,8 +1,8 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { WatchedIntegration } from '#contracts/kubernetes/kubernetes-source.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
 import { temporaryFolder } from '#test/store/temporary-folder.js';
@@ -126,7 +126,7 @@ describe('the Kubernetes thread', () => {
     expect([[...scope.resolved], node.members]).toEqual([[web.key], { '10.0.0.1': 'a: web' }]);
   });
 
-  test('the Kubernetes thread delivers the changes of an integration after a restart, even if another integration never has a list', async () => {
+  test('the Kubernetes thread delivers the changes of an integration after a restart, even if the API server of another integration never returns a list of objects', async () => {
     const [cluster, silent] = [await Cluster.start(), await Cluster.start()];
     cluster.put('a', '10.0.0.1', 'web');
     const first = await new Node().open([cluster.integration]);

@@ -111,7 +111,7 @@ describe('reads of a watch', () => {
     expect(progressMs).toBeLessThan(1_000);
   });
 
-  it('a Kubernetes watch reads a line of 15 MiB without pauses', async () => {
+  it('a Kubernetes watch reads a line of 15 MiB without a wait after each part', async () => {
     const { response, batches } = await watching(await ScriptedServer.start(() => {}));
     const line = 'ä'.repeat(7.5 * 2 ** 20);
     const all = restOf(batches);

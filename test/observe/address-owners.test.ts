@@ -16,7 +16,7 @@ describe('`AddressOwners`', () => {
     expect([0, 999, 1_000, 1_999, 2_000, 2_999, 3_000].map((ms) => of(A, ms))).toEqual([
       ...['old', 'old', 'new', 'new', null, null, 'last'],
     ]);
-    expect([of(B, 5_000), owners.of('2001:db8::1', 5_000), owners.of(null, 5_000)]).toEqual([null, null, null]);
+    expect([of(B, 5_000), owners.of(1n, 5_000), owners.of(null, 5_000)]).toEqual([null, null, null]);
   });
 
   test('`AddressOwners` ends the ownership of addresses that a new list omits, and keeps the start time of ownerships that the list repeats', () => {

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
+import { formatAddress } from '#addresses/ip-address.js';
 import { ByteWriter, bytesOf } from '#observe/wiretap/messages/byte-writer.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 const written = (write: (out: ByteWriter) => void): string => {
   const out = new ByteWriter();

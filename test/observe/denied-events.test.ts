@@ -99,10 +99,8 @@ test('`DeniedEvents` records ICMP type and code of a packet, and type 8 (echo re
 test('`DeniedEvents` records the addresses of dropped IPv6 packets, and makes one finding for each pair of addresses', () => {
   const from = (last: number): EventInput => ({
     ...{ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, destinationPort: 443 },
-    ipv6: [
-      [0xfd, 0x77, ...new Array<number>(13).fill(0), last],
-      [0x20, 0x01, 0x0d, 0xb8, ...new Array<number>(12).fill(0)],
-    ],
+    source: (0xfd77n << 112n) + BigInt(last),
+    destination: 0x2001_0db8n << 96n,
   });
   denied.add(batchOf([from(1), from(2), from(1)]), 0);
   const dropped = { type: 'l4_deny', destination: '2001:db8::', destinationPort: 443, dropReason: 'ipv6' };

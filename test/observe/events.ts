@@ -1,5 +1,5 @@
 import type { End } from '#contracts/datapath/translation.js';
-import { IPPROTO, type Verdict } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO, isIcmp, type Verdict } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { EventBatch, type PackedEvents, RECORD_BYTES, RECORD_HEADER_BYTES } from '#dataplane/events/batch.js';
 import { EVENT_FLAG, EVENT_OFFSETS, EVENT_TYPE, type EventType } from '#dataplane/events/event.js';
@@ -9,8 +9,8 @@ export type EventInput = {
   readonly verdict?: Verdict | null;
   readonly dropReason?: number;
   readonly protocol?: number;
-  readonly source?: number;
-  readonly destination?: number;
+  readonly source?: Address;
+  readonly destination?: Address;
   readonly sourcePort?: number;
   readonly destinationPort?: number;
   readonly icmp?: readonly [type: number, code: number];
@@ -23,9 +23,7 @@ export type EventInput = {
   readonly timeNs?: bigint;
   readonly state?: number;
   /** The destination before DNAT. */
-  readonly wire?: End;
-  /** The source address and the destination address of an IPv6 packet, 16 bytes each. */
-  readonly ipv6?: readonly [source: readonly number[], destination: readonly number[]];
+  readonly wire?: End<Address>;
 };
 
 /**
@@ -49,19 +47,22 @@ export function packedOf(events: readonly EventInput[], { lost = 0, unixMs = 0 }
     view.setUint8(at('verdict'), verdict === null ? 0 : VERDICT_NUMBER[verdict]);
     view.setUint8(at('drop_reason'), event.dropReason ?? 0);
     view.setUint8(at('protocol'), event.protocol ?? IPPROTO.tcp);
-    view.setUint32(at('source'), event.source ?? 0, true);
-    view.setUint32(at('destination'), event.destination ?? 0, true);
+    const address = (low: number, high: number, value: Address): void => {
+      view.setBigUint64(low, BigInt(value) & 0xffff_ffff_ffff_ffffn, true);
+      view.setBigUint64(high, BigInt(value) >> 64n, true);
+    };
+    address(at('source'), at('source') + 8, event.source ?? 0);
+    address(at('destination'), at('destination') + 8, event.destination ?? 0);
     view.setUint16(at('source_port'), event.sourcePort ?? 0, true);
     view.setUint16(at('destination_port'), event.destinationPort ?? 0, true);
     view.setUint8(at('icmp_type'), event.icmp?.[0] ?? 0);
     view.setUint8(at('icmp_code'), event.icmp?.[1] ?? 0);
     view.setUint8(at('tcp_flags'), event.state ?? 0);
-    view.setUint8(at('flags'), event.flags ?? (event.ipv6 === undefined ? 0 : EVENT_FLAG.ipv6));
-    new Uint8Array(records).set((event.ipv6 ?? []).flat(), at('packets'));
+    const family = typeof event.source === 'bigint' ? EVENT_FLAG.ipv6 : 0;
+    view.setUint8(at('flags'), (event.flags ?? 0) | family | (event.wire === undefined ? 0 : EVENT_FLAG.translated));
     if (event.wire !== undefined) {
-      view.setUint8(at('flags'), EVENT_FLAG.translated);
-      view.setUint32(at('packets') + 8, event.wire.address, true);
-      view.setUint32(at('bytes') + 8, event.wire.port, true);
+      address(at('packets') + 8, at('bytes') + 8, event.wire.address);
+      if (!isIcmp(event.protocol ?? IPPROTO.tcp)) view.setUint16(at('icmp_type'), event.wire.port, true);
     }
     view.setUint32(at('epoch'), event.epoch ?? 0, true);
     view.setUint32(at('hit'), event.hit ?? 0, true);

@@ -79,6 +79,17 @@ const flow = (destinationPort: number, more: Partial<EventInput> = {}): EventInp
   state: 1,
   ...more,
 });
+/** Sends events until more than 32 MiB of frames are unwritten. Returns the number of their bytes. */
+function fill(hub: WiretapHub): number {
+  const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));
+  let bytes = 0;
+  while (bytes <= 32 * 1024 * 1024) {
+    given = [];
+    hub.events(many, 0);
+    bytes += given.reduce((sum, one) => sum + ('bytes' in one ? one.bytes.length : 0), 0);
+  }
+  return bytes;
+}
 const lookup = (hostname: string, more: Partial<SeenLookup> = {}): SeenLookup => ({
   source: address('10.0.0.7'),
   hostname,
@@ -213,11 +224,10 @@ describe('a wiretap message', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, { ...ALL, sources: [{ address: 0, length: 0 }] }, 0);
-    const end = (last: number): number[] => [0xfd, 0x77, ...new Array<number>(13).fill(0), last];
-    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, ipv6: [end(1), end(2)] }]), 0);
-    expect(messages()).toMatchObject([
-      { type: 'verdict', src: 'fd77::1', dst: 'fd77::2', drop_reason: 'ipv6', packets: 1 },
-    ]);
+    const end = (last: bigint): bigint => (0xfd77n << 112n) | last;
+    const ends = { source: end(1n), destination: end(2n) };
+    hub.events(batchOf([{ type: 'dropped', verdict: null, dropReason: DROP_REASON.ipv6, ...ends }]), 0);
+    expect(messages()).toMatchObject([{ type: 'verdict', src: 'fd77::1', dst: 'fd77::2', drop_reason: 'ipv6' }]);
   });
 
   test('a wiretap message of a DNS query has the rule and the generation of the policy that decided the query', () => {
@@ -500,13 +510,7 @@ describe('lost wiretap events', () => {
   test('lost wiretap events are counted while more than 32 MiB of frames are unwritten, and reported when the frames are written', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
-    const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));
-    let bytes = 0;
-    while (bytes <= 32 * 1024 * 1024) {
-      given = [];
-      hub.events(many, 0);
-      bytes += given.reduce((sum, one) => sum + ('bytes' in one ? one.bytes.length : 0), 0);
-    }
+    const bytes = fill(hub);
     given = [];
     hub.events(batchOf([flow(1), flow(2)]), 0);
     expect(given).toEqual([]);
@@ -573,7 +577,7 @@ describe('a wiretap reader that folds messages', () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test('a wiretap reader that folds messages receives the messages before the end of the time if more than 4,096 are different', () => {
+  test('a wiretap reader that folds messages receives the folded messages before its interval ends if more than 4,096 are different', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0, 10_000);
     given = [];
@@ -595,13 +599,7 @@ describe('a wiretap reader that folds messages', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);
     hub.open(2, ALL, 0, 250);
-    const many = batchOf(Array.from({ length: 8_192 }, () => flow(1)));
-    let bytes = 0;
-    while (bytes <= 32 * 1024 * 1024) {
-      given = [];
-      hub.events(many, 0);
-      bytes += given.reduce((sum, one) => sum + ('bytes' in one ? one.bytes.length : 0), 0);
-    }
+    const bytes = fill(hub);
     hub.close(1);
     vi.advanceTimersByTime(250);
     given = [];
@@ -613,7 +611,7 @@ describe('a wiretap reader that folds messages', () => {
     expect([given.length, lost !== undefined && 'lost' in lost && lost.lost.reader % 8_192]).toEqual([1, 4]);
   });
 
-  test('a wiretap reader that folds messages receives a replay folded, and every event exactly once', () => {
+  test('a wiretap reader that folds messages also gets equal messages of the replay buffer as one message, and every event is counted exactly once', () => {
     const hub = hubKeeping(10_000);
     hub.events(batchOf(Array.from({ length: 600 }, () => flow(1))), 1_000);
     hub.open(8, ALL, 20_000, 250);

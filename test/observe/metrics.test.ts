@@ -167,6 +167,7 @@ describe('the Prometheus metrics', () => {
     const own = [
       ...[
         'check',
+        'family',
         'kind',
         'map',
         'method',

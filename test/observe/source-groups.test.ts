@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Address, Policy } from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { Surroundings } from '#dataplane/events/surroundings.js';
 import { DeniedConnections } from '#observe/denials/denied-connections.js';
@@ -48,7 +48,7 @@ function rig(of: Policy): void {
 beforeEach(() => rig(office));
 
 /** A packet that the default of the policy denied; with `isOfRule`, one that the rule denied. */
-const denial = (source: number, isOfRule = false): EventInput => ({
+const denial = (source: Address, isOfRule = false): EventInput => ({
   ...{ type: 'denied', verdict: 'deny', dropReason: 7, source, destinationPort: 443, epoch: 3 },
   ...(isOfRule ? { hit: 5, hitCheck: checks[0] } : { hit: 6, hitCheck: checks[1] }),
 });
@@ -90,6 +90,21 @@ describe('groups of a source that the default of the policy denied', () => {
       ['rule', undefined],
       ['policy_default', ['lan', 'nas']],
       ['rule', undefined],
+    ]);
+  });
+
+  test('a wiretap message and a finding have the groups of an IPv6 source, and of an IPv4 source with the same bits', () => {
+    rig({ ...office, groups: [...office.groups, group(['2001:db8::/48', '::/96'], [], { id: 'lan6' })] });
+    const sources = [0x2001_0db8_0000_0001_0000_0000_0000_0007n, BigInt(IN_ONE), IN_ONE, 0xfd00n << 112n];
+    const expected = [['lan6'], ['lan6'], ['lan'], []];
+    expect(told(sources.map((source) => denial(source)))).toEqual(expected.map((ids) => ['policy_default', ids]));
+    const events = new DeniedEvents(resolver, owners);
+    events.add(batchOf(sources.map((source) => denial(source))), 0);
+    expect(events.drain().map(({ source, sourceGroups }) => [source, sourceGroups])).toEqual([
+      ['2001:db8:0:1::7', ['lan6']],
+      ['::a09:1', ['lan6']],
+      ['10.9.0.1', ['lan']],
+      ['fd00::', []],
     ]);
   });
 

@@ -51,7 +51,7 @@ describe('stats series', () => {
     expect([of.allow, of.activeFlows, drops]).toEqual([[null, 30, 0], [4, 5, 6], { malformed: [null, 0, 2] }]);
   });
 
-  test('each figure comes from its own counter', async () => {
+  test('each value of the stats series comes from its own counter', async () => {
     const { series, sampleAfter } = rig();
     const { dataplane, dns, servicePlane } = EVERY_PART;
     await sampleAfter(0, {
@@ -92,7 +92,7 @@ describe('stats series', () => {
     ]);
   });
 
-  test('a step that has not ended is not shown, and a step whose sample is missing is null', async () => {
+  test('the stats series omits a time step that has not ended, and has null for a time step whose sample is missing', async () => {
     const { sampleAfter, pass, allow } = rig();
     await sampleAfter(0, counted(1));
     await sampleAfter(STEP_MS, counted(2));
@@ -107,18 +107,21 @@ describe('stats series', () => {
     ['the machine is suspended for 7 s', 7_000, 0],
     ['the wall clock is set forward by 25 s', 25_000, 0],
     ['the process is stopped for 25 s', 25_000, 25_000],
-  ])('while %s, the steps are null, and the next whole step has its own count', async (_, wallMs, monotonicMs) => {
-    const { now, sampleAfter, allow } = rig();
-    await sampleAfter(0, counted(1));
-    await sampleAfter(STEP_MS, counted(2));
-    now.wallMs += wallMs;
-    now.monotonicMs += monotonicMs;
-    await sampleAfter(0, counted(1_000));
-    await sampleAfter(STEP_MS - (now.wallMs % STEP_MS), counted(2_000));
-    await sampleAfter(STEP_MS, counted(2_003));
-    const missing = Math.ceil(wallMs / STEP_MS);
-    expect(allow(missing + 2)).toEqual([1, ...Array<null>(missing).fill(null), 3]);
-  });
+  ])(
+    'while %s, the time steps of the stats series are null, and the next complete step has its own count',
+    async (_, wallMs, monotonicMs) => {
+      const { now, sampleAfter, allow } = rig();
+      await sampleAfter(0, counted(1));
+      await sampleAfter(STEP_MS, counted(2));
+      now.wallMs += wallMs;
+      now.monotonicMs += monotonicMs;
+      await sampleAfter(0, counted(1_000));
+      await sampleAfter(STEP_MS - (now.wallMs % STEP_MS), counted(2_000));
+      await sampleAfter(STEP_MS, counted(2_003));
+      const missing = Math.ceil(wallMs / STEP_MS);
+      expect(allow(missing + 2)).toEqual([1, ...Array<null>(missing).fill(null), 3]);
+    },
+  );
 
   test('if the wall clock goes forward by the length of a step while the monotonic clock stands still, the step is null', async () => {
     const { now, sampleAfter, allow } = rig();
@@ -128,7 +131,7 @@ describe('stats series', () => {
     expect(allow(1)).toEqual([null]);
   });
 
-  test('a sample that is more than a second late measures neither the step before it nor the step after it', async () => {
+  test('a sample of the counters that is more than a second late gives no value for the time step before or after it', async () => {
     const { sampleAfter, allow } = rig();
     await sampleAfter(0, counted(1));
     await sampleAfter(STEP_MS + 1_500, counted(2));
@@ -137,7 +140,7 @@ describe('stats series', () => {
     expect(allow(3)).toEqual([null, null, 2]);
   });
 
-  test('a counter that begins again at 0, and counters that cannot be read, make the step null', async () => {
+  test('a time step of the stats series is null if a counter restarted at 0 or cannot be read', async () => {
     const { sampleAfter, allow } = rig();
     await sampleAfter(0, counted(100));
     await sampleAfter(STEP_MS, counted(7));

@@ -5,7 +5,7 @@ import { explainLane } from '#policies/explain.js';
 import { endingWhenIdle } from '#policies/thread/idle-thread.js';
 import { createPolicyThread, type PolicyThread } from '#policies/thread/policy-thread.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
-import { OFFICE, officeAfter } from '../analysis/office.js';
+import { DUAL_OFFICE, OFFICE, officeAfter } from '../analysis/office.js';
 
 const threads: PolicyThread[] = [];
 afterEach(async () => {
@@ -13,13 +13,13 @@ afterEach(async () => {
   await Promise.all(threads.splice(0).map((thread) => thread.close()));
 });
 
-async function ports(budgetMs: number): Promise<AnalysisPorts> {
+async function ports(budgetMs: number, ipv6 = false): Promise<AnalysisPorts> {
   const thread = createPolicyThread();
   threads.push(thread);
   return {
     policies: (await openMemoryStore()).policies,
     lane: explainLane(thread, budgetMs),
-    surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
+    surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false, ipv6 },
     seen: null,
   };
 }
@@ -118,7 +118,7 @@ test('`analysePolicies` refuses a stored policy or revision that does not exist'
   });
 });
 
-test('a thread that ends when it is idle ends after its last task, and not before', async () => {
+test('a policy thread that ends when it is idle ends only after its last task', async () => {
   vi.useFakeTimers();
   let closed = 0;
   let finish = (): void => {};
@@ -139,4 +139,22 @@ test('a thread that ends when it is idle ends after its last task, and not befor
     await vi.advanceTimersByTimeAsync(1);
     expect(closed).toBe(round + 1);
   }
+});
+
+test('`analysePolicies` answers about IPv6 flows if the node enforces IPv6 policies, and refuses a question about them otherwise', async () => {
+  const question = { kind: 'ask', asked: { to: ['2001:db8:3::7'], ports: [445] }, limit: 5 } as const;
+  const context = { subject: 'ann', signal: new AbortController().signal };
+  expect(await analysePolicies(await ports(30_000, true), drafts(DUAL_OFFICE), question, context)).toMatchObject({
+    kind: 'ask',
+    answer: { answer: 'sometimes', passing_sources: { networks: ['2001:db8:1::/64'] } },
+  });
+  const without = await ports(30_000);
+  expect(await analysePolicies(without, drafts(OFFICE), question, context)).toMatchObject({
+    kind: 'invalid_question',
+    problems: [{ pointer: '/to/0', message: expect.stringContaining('dataplane.ipv6: enforce') as string }],
+  });
+  expect(await analysePolicies(without, drafts(DUAL_OFFICE), question, context)).toMatchObject({
+    kind: 'refused',
+    code: 'invalid_policy',
+  });
 });

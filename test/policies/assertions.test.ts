@@ -51,7 +51,7 @@ async function waiting(assertions: readonly Assertion[]) {
     analysis: {
       policies: store.policies,
       lane: explainLane(held, 60_000),
-      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
       seen: null,
     },
   });
@@ -93,7 +93,7 @@ describe('the results of the assertions', () => {
     ]);
   });
 
-  test('the result of an assertion about a source group that the policy lacks is broken, and the others have theirs', async () => {
+  test('the result of an assertion about a source group that the policy lacks is "broken", and the other assertions have their own results', async () => {
     const node = await waiting([noSsh, { id: 'guests', never: { from: { group: 'guests' } } }]);
     expect(await node.answer()).toEqual([
       ['holds', 'the assertion holds'],

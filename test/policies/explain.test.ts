@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import { NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { PolicyConfig } from '#contracts/policy/policy-document.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import { UnforwardedNames } from '#dns/resolver/unforwarded-names.js';
 import { type ExplainPorts, explainLane, explainPolicy } from '#policies/explain.js';
 import { FairQueue, QueueFull } from '#policies/fair-queue.js';
@@ -31,7 +31,7 @@ async function ports(draftBudgetMs: number): Promise<ExplainPorts> {
     membership: () => NOTHING_LISTED,
     ownerOf: () => null,
     enforcedInstead: async () => 17,
-    surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false },
+    surroundings: { fallback: 'deny', dns: true, servicePlane: true, policesNode: false, ipv6: false },
   };
 }
 
@@ -150,7 +150,7 @@ test('`explainPolicy` denies DNS queries that the DNS proxy answers itself, even
 test('`explainPolicy` names the owners of source and destination', async () => {
   const owner = { integration: 'prod', kind: 'pod', namespace: 'shop', name: 'web' } as const;
   const asked = packet();
-  const named = { ...(await ports(30_000)), ownerOf: (of: number) => (of === asked.destination ? owner : null) };
+  const named = { ...(await ports(30_000)), ownerOf: (of: Address) => (of === asked.destination ? owner : null) };
   const explained = await explainPolicy(named, { query: { packet: asked } }, 'ada');
   expect(explained).toMatchObject({ owners: { source: null, destination: owner }, selected_by: null });
 });
@@ -192,7 +192,7 @@ describe('`explainPolicy` for a denied packet', () => {
   });
 
   test('`explainPolicy` returns, for a denied packet from a server, the client packet that would open the flow to the granted address of the server', async () => {
-    const granted = async ({ destination }: Packet<number>) =>
+    const granted = async ({ destination }: Packet) =>
       destination === SERVER ? { ...NO_NODE, granted: ['a.test'] } : NO_NODE;
     const named = draft(rule({ dns_hostname: 'a.test' }));
     expect(await replyTo(named, { packet: fromServer })).toBeNull();
@@ -217,7 +217,7 @@ describe('`explainPolicy` for a denied packet', () => {
 
   test('`explainPolicy` returns no first packet if the opposite direction passes without a policy, because such a packet opens no flow', async () => {
     const arrival = { policed: ['wan0'], by: { interface: 'lan0' } };
-    const node = async ({ source }: Packet<number>) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
+    const node = async ({ source }: Packet) => (source === CLIENT ? { ...NO_NODE, arrival } : NO_NODE);
     expect(await replyTo(web, { packet: fromServer }, { node })).toBeNull();
   });
 });

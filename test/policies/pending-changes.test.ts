@@ -54,13 +54,13 @@ describe('a process that finds an unconfirmed change at its start', () => {
     expect(reverted).toHaveLength(1);
   });
 
-  test('takes the deadline of the kernel if the kernel keeps the base', async () => {
+  test('takes the deadline from the kernel if the kernel still has the last confirmed policy', async () => {
     await changes.adopted({ inForce: inForce(2), base: base(7_000) });
     expect(reverted).toEqual([]);
     expect(Math.abs(((await leftMs()) ?? 0) - 7_000)).toBeLessThan(500);
   });
 
-  test('continues with it if the kernel enforces the policy before it still', async () => {
+  test('keeps the change pending if the kernel still enforces the earlier policy', async () => {
     await changes.adopted({ inForce: inForce(1), base: null });
     expect([reverted, (await policies.enforced()).generation]).toEqual([[], 2]);
   });
@@ -78,15 +78,15 @@ describe('a process that finds an unconfirmed change at its start', () => {
   });
 });
 
-test('a confirmation releases the base in the kernel at once', async () => {
+test('a confirmation removes the last confirmed policy before it from the kernel at once', async () => {
   await changes.end({ outcome: 'complete', generation: undefined, comment: undefined, author: 'ops', dryRun: true });
   expect(confirmed).toEqual([]);
   await changes.end({ outcome: 'complete', generation: undefined, comment: undefined, author: 'ops', dryRun: false });
   expect(confirmed).toEqual([3]);
 });
 
-describe('the standing of a policy for the datapath', () => {
-  test('is unconfirmed with the deadline of the kernel, only for the pending change', async () => {
+describe('the state (stored, unconfirmed) of a policy that the datapath gets', () => {
+  test('is unconfirmed with the deadline of the kernel while the policy is the pending change, and only then', async () => {
     const { isStored, unconfirmed } = await standingOf(policies, 2);
     expect([isStored, unconfirmed]).toMatchObject([true, { before: 1, reverts: 3 }]);
     const left = Number((unconfirmed?.atNs ?? 0n) - process.hrtime.bigint()) / 1e6;
@@ -94,7 +94,7 @@ describe('the standing of a policy for the datapath', () => {
     expect(await standingOf(policies, 5)).toEqual({ isStored: false, unconfirmed: null });
   });
 
-  test('is stored and confirmed after the end of the change, and that of the former generation is refused', async () => {
+  test('is stored and confirmed after the end of the change; the earlier generation is refused', async () => {
     await changes.end({ outcome: 'revert', generation: undefined, comment: undefined, author: 'ops', dryRun: false });
     expect(await standingOf(policies, 3)).toEqual({ isStored: true, unconfirmed: null });
     await expect(standingOf(policies, 2)).rejects.toMatchObject({ code: 'outdated' });

@@ -30,6 +30,7 @@ function measured(document: unknown, mode = 'enforce', space?: number) {
     dns: true,
     servicePlane: true,
     policesNode: false,
+    ipv6: false,
     parseCertificate: () => undefined,
   } as never);
   if (!read.ok) throw new Error(JSON.stringify(read.problems));
@@ -70,7 +71,7 @@ describe('the size of a policy change', () => {
     expect(size(measured(policy(two)), measured(changed))).toEqual({ ...NOTHING, groups: counts(0, 1, 0) });
   });
 
-  test('the size of a policy change is nothing for other white space, and for another order of members', () => {
+  test('the size of a policy change is empty if only white space or the order of object members differs', () => {
     const reversed = (value: unknown): unknown =>
       Array.isArray(value)
         ? value.map(reversed)
@@ -99,7 +100,7 @@ describe('the size of a policy change', () => {
     expect(size(measured(policy(two)), after)).toEqual({ ...NOTHING, groups: counts(0, groups, 0), other: true });
   });
 
-  test('the size of a policy change without `other` accounts for every group and rule of both revisions, and its inverse is that of the change back', () => {
+  test('the size of a policy change without `other` accounts for every group and rule of both revisions, and the opposite change has the inverse size', () => {
     const rules = fc.uniqueArray(
       fc.record({ id: fc.constantFrom('1', '2', '3'), ports: fc.constantFrom([80], [81]) }),
       { selector: ({ id }) => id },

@@ -10,6 +10,7 @@ import { evaluate } from '#policy/evaluate/evaluate.js';
 import { listing } from '#policy/explain/listing.js';
 import { CompileTooLarge } from '#policy/model/budget.js';
 import { outcomeAt, rankOwners } from '#policy/model/rules/rank.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random } from '#test/seed.js';
@@ -32,7 +33,7 @@ function checkSame(given: Policy, program: Program, packets: number): void {
   for (let count = 0; count < packets; count++) {
     const tried = next();
     const { rank, verdict, audited } = evaluate(given, tried);
-    expect(classify(program, tried)).toBe(verdictWord(rank, verdict, audited));
+    expectEqual(classify(program, tried), verdictWord(rank, verdict, audited));
   }
 }
 
@@ -104,7 +105,7 @@ describe('`compile`', () => {
       const words = [...leaves.values, ...slices.values, ...lists.defaults].filter((value) => value < NO_MATCH);
       for (const value of words) {
         const { verdict, audited } = outcomeAt(given, found[rankOf(value)] ?? { kind: 'policy_default' });
-        expect(value).toBe(verdictWord(rankOf(value), verdict, audited));
+        expectEqual(value, verdictWord(rankOf(value), verdict, audited));
       }
     }
   });

@@ -69,6 +69,11 @@ describe('`evaluateLookup` of api.example.com with one allow rule', () => {
     ['with a hostname and destinations', rule({ hostname: API, to: ['192.0.2.0/24'] }), true],
     ['with destinations', rule({ to: ['192.0.2.0/24'] }), false],
     ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), true],
+    ['with ::/0', rule({ to: ['::/0'] }), true],
+    ['with an IPv6 network', rule({ to: ['2001:db8::/32'] }), false],
+    ['with 0.0.0.0/0 and an IPv6 network', rule({ to: ['2001:db8::/32', '0.0.0.0/0'] }), true],
+    ['with a hostname and IPv6 destinations', rule({ hostname: API, to: ['2001:db8::/32'] }), true],
+    ['with a hostname and destinations of both families', rule({ hostname: API, to: ['::/0', '192.0.2.0/24'] }), true],
     ['for anything', rule(), true],
     ['for TCP ports', rule({ protocol: 6, ports: ['443'] }), true],
     ['for any protocol, with ports', rule({ ports: ['443'] }), true],
@@ -86,7 +91,9 @@ describe('`evaluateLookup` of api.example.com with one allow rule', () => {
 describe('`evaluateLookup` of api.example.com with one deny rule', () => {
   test.each<[string, Rule, boolean]>([
     ['for anything', rule(), true],
-    ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), true],
+    ['with 0.0.0.0/0', rule({ to: ['0.0.0.0/0'] }), false],
+    ['with ::/0', rule({ to: ['::/0'] }), false],
+    ['with a hostname and ::/0', rule({ hostname: API, to: ['::/0'] }), false],
     ['with a hostname that matches', rule({ hostname: API }), true],
     ['with a hostname that does not match', rule({ hostname: OTHER }), false],
     ['with a hostname and ports', rule({ hostname: API, ports: ['80'] }), false],

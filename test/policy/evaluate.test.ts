@@ -70,7 +70,7 @@ describe('the reference evaluator', () => {
       ]);
   });
 
-  test('a group has no sources of a family of which it lists none', () => {
+  test('a group applies to no source of an IP family if it lists no source of this family', () => {
     const given = (...sources: string[]) => policy([group(sources, [rule()], { defaultAction: 'allow' })]);
     expect(decide(given('0.0.0.0/0'), ipv6Packet()).place).toEqual({ kind: 'policy_default' });
     expect(decide(given('::/0'), packet()).place).toEqual({ kind: 'policy_default' });
@@ -83,7 +83,7 @@ describe('the reference evaluator', () => {
     });
   });
 
-  test('a rule has the same rank for packets of both families, also after rules of one family alone', () => {
+  test('a rule has the same rank (position in the policy) for IPv4 and IPv6 packets, also if earlier rules apply to one family only', () => {
     const given = policy([
       group(
         ['10.0.0.0/8', '2001:db8::/32'],

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import type { ExplainNode } from '#contracts/policy/explain-facts.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { explain } from '#policy/explain/explain.js';
 import { NO_NODE } from '#policy/explain/node-effects.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { group, policy, rule } from './sample.js';
 
 const address = (text: string): number => parseIpv4Address(text) ?? 0;

@@ -11,7 +11,7 @@ import { NO_NODE } from '#policy/explain/node-effects.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { generatePolicy, packetGenerator } from '#test/policy/generate.js';
-import { address, group, icmp, packet, policy, rule, selector } from '#test/policy/sample.js';
+import { address, group, icmp, ipv6Packet, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 
 const API: HostnamePattern = { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' };
@@ -469,6 +469,36 @@ describe('`explain`', () => {
       const all = policy([group(['0.0.0.0/0'], [rule()])]);
       expect(explain(all, { packet: packet({ source: loopback }) }).decision).toBe('deny');
       expect(explain(all, { packet: packet({ destination: loopback }) }).decision).toBe('deny');
+    },
+  );
+
+  test.each<
+    [what: string, source: string, destination: string, node: Partial<ExplainNode>, decision: string, reason: RegExp]
+  >([
+    ['::1', '::1', '2001:db8::2', {}, 'deny', /must not have an address ::1 or in ::ffff:0:0\/96/],
+    ['an IPv4-mapped address', '2001:db8::1', '::ffff:10.0.0.1', {}, 'deny', /must not have an address ::1/],
+    ['a multicast source', 'ff02::1', '2001:db8::2', {}, 'deny', /^ff02::1 is not a valid source address/],
+    ['a node with ipv6: drop', '2001:db8::1', '2001:db8::2', { ipv6: 'drop' }, 'deny', /dataplane.ipv6 is drop/],
+    ['a node with ipv6: pass', '2001:db8::1', '2001:db8::2', { ipv6: 'pass' }, 'allow', /dataplane.ipv6 is pass/],
+    ['a node with ipv6: enforce', '2001:db8::1', '2001:db8::2', {}, 'allow', /^rule rule of source group group/],
+    [
+      'an address of the node',
+      '2001:db8::1',
+      'fd00::1',
+      { own: [(0xfd00n << 112n) | 1n] },
+      'allow',
+      /police_local is false/,
+    ],
+  ])(
+    '`explain` decides a packet of IPv6 as the datapath does: %s',
+    (_, source, destination, node, decision, reason) => {
+      const all = policy([group(['::/0'], [rule()])]);
+      const explained = explain(all, {
+        packet: ipv6Packet({ source, destination }),
+        node: { ...NO_NODE, ...node },
+      });
+      expect(explained.decision).toBe(decision);
+      expect(explained.reason).toMatch(reason);
     },
   );
 

@@ -1,3 +1,12 @@
+import {
+  EVERY_ADDRESS,
+  foldedWord,
+  lastAddress,
+  mask,
+  nextAddress,
+  ofFamily,
+  previousAddress,
+} from '#addresses/ip-address.js';
 import { DENY_ONLY_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
 import type {
   AddressOf,
@@ -12,15 +21,6 @@ import type {
   Rule,
 } from '#contracts/policy/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
-import {
-  EVERY_ADDRESS,
-  foldedWord,
-  lastAddress,
-  mask,
-  nextAddress,
-  ofFamily,
-  previousAddress,
-} from '#policy/model/ip-address.js';
 import { selector } from '#test/policy/sample.js';
 import type { Random } from '#test/seed.js';
 
@@ -49,6 +49,7 @@ const PROTOCOLS = [0, 1, 2, 4, 6, 17, 33, 41, 47, 50, 132, 136, 255];
 const PORTS = [0, 1, 22, 53, 80, 443, 444, 1024, 8080, 32768, 65534, 65535];
 const ICMP_OF_BOTH = ['any', IPPROTO.icmp, IPPROTO.icmpv6] as const;
 const ICMP_NUMBERS = [0, 3, 4, 8, 11, 12, 254, 255];
+const ICMPV6_TYPES = [1, 2, 3, 128, 128, 129, 139, 140];
 const PATTERNS: readonly HostnamePattern[] = [
   { kind: 'exact', labels: ['api', 'example', 'com'], text: 'api.example.com' },
   { kind: 'suffix', labels: ['example', 'com'], text: '*.example.com' },
@@ -118,10 +119,14 @@ function generateRule(
     protocol,
     sourcePorts: sometimes(shape === 'ports', 0.3, () => generateRange(random)),
     destinationPorts: sometimes(shape === 'ports', 0.7, () => generateRange(random)),
-    icmpTypes: sometimes(shape === 'icmp', 0.7, () => random.pick(ICMP_NUMBERS)),
+    icmpTypes: sometimes(shape === 'icmp', 0.7, () => random.pick(icmpTypesOf(protocol))),
     icmpCodes: sometimes(shape === 'icmp', 0.4, () => random.pick(ICMP_NUMBERS)),
     tls,
   };
+}
+
+function icmpTypesOf(protocol: number | 'any'): readonly number[] {
+  return protocol === IPPROTO.icmpv6 ? ICMPV6_TYPES : ICMP_NUMBERS;
 }
 
 const IPV6_ADDRESSES = [
@@ -193,7 +198,7 @@ function packetsOf<F extends Family>(
   const named = rules.flatMap(({ protocol }) => (protocol === 'any' ? [] : [protocol]));
   const icmp = family === 'ipv4' ? IPPROTO.icmp : IPPROTO.icmpv6;
   const protocols = [...named, ...PORT_PROTOCOLS, IPPROTO.tcp, icmp, icmp];
-  const icmpTypes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpTypes)];
+  const icmpTypes = [...icmpTypesOf(icmp), ...rules.flatMap((rule) => rule.icmpTypes)];
   const icmpCodes = [...ICMP_NUMBERS, ...rules.flatMap((rule) => rule.icmpCodes)];
   return () => {
     const protocol = random.chance(0.1) ? random.below(256) : random.pick(protocols);

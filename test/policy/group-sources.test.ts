@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
+import { covers, lastAddress, nextAddress, ofFamily, parseAddress, previousAddress } from '#addresses/ip-address.js';
 import { NO_MEMBERS, NO_SELECTORS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { compile } from '#policy/compile/compile.js';
 import { CompileMemory } from '#policy/compile/compile-memory.js';
-import { covers, ofFamily } from '#policy/model/ip-address.js';
 import { groupSourcesOf, groupsWith } from '#policy/model/sources/group-sources.js';
 import { ruleScopeOf, staticSources } from '#policy/model/sources/rule-scope.js';
 import { Random } from '#test/seed.js';
@@ -11,7 +11,7 @@ import { generatePolicy } from './generate.js';
 import { address, group, policy, rule, selector } from './sample.js';
 
 const groupsOf = ({ groups }: Policy, source: string, most = 16) =>
-  groupsWith(groupSourcesOf(groups), address(source), most);
+  groupsWith(groupSourcesOf(groups), parseAddress(source) ?? Number.NaN, most);
 
 describe('sources of groups', () => {
   test('an address is in each group with a prefix that contains it, in the order of evaluation, also in groups without rules', () => {
@@ -30,7 +30,23 @@ describe('sources of groups', () => {
     expect(groupsOf(policy([]), '10.0.0.7')).toEqual([]);
   });
 
-  test('no more groups are named than wanted: the first in the order of evaluation, however many have the same prefix', () => {
+  test('an IPv6 address is in the groups with a prefix of IPv6 that contains it, at any length', () => {
+    const given = policy([
+      group(['2001:db8::/32', '0.0.0.0/0'], [rule()]),
+      group(['2001:db8:0:1::/64'], [rule()]),
+      group(['2001:db8:0:1::7/128', '2001:db8:0:1::/65'], []),
+      group(['::/0'], [rule()]),
+      group(['10.0.0.0/8'], [rule()]),
+    ]);
+    expect(
+      ['2001:db8:0:1::7', '2001:db8:0:1:8000::7', '2001:db8:0:2::', '2001:db9::', '10.0.0.1'].map((source) =>
+        groupsOf(given, source),
+      ),
+    ).toEqual([[0, 1, 2, 3], [0, 1, 3], [0, 3], [3], [0, 4]]);
+    expect(groupsOf(policy([group(['10.0.0.0/8'], [])]), '::a00:1')).toEqual([]);
+  });
+
+  test('the search for the source groups of an address returns at most the requested number of groups, the first in the order of evaluation', () => {
     const given = policy(
       Array.from({ length: 40 }, (_, at) => group([at % 2 === 0 ? '10.0.0.0/8' : '10.0.0.7/32'], [])),
     );
@@ -38,25 +54,34 @@ describe('sources of groups', () => {
     expect(groupsOf(given, '10.0.0.8', 3)).toEqual([0, 2, 4]);
   });
 
-  test('the groups of an address are those of the reference evaluator, in random policies and after each change of a policy', () => {
-    const random = new Random(11);
-    const memory = new CompileMemory();
-    for (let number = 0; number < 60; number++) {
-      const given = generatePolicy(random);
-      const { sources } = compile(given, { memory }).ruleNames;
-      const edges = given.groups.flatMap((each) =>
-        ofFamily(staticSources(each, NO_SELECTORS), 'ipv4').map((prefix) => prefix.address),
-      );
-      for (const source of [...edges, ...edges.map((edge) => (edge - 1) >>> 0), random.below(2 ** 32)]) {
-        const expected = [...given.groups.keys()].filter((at) =>
-          given.groups[at]?.sources.some((prefix) => covers(prefix, source)),
+  test.each(['ipv4', 'ipv6'] as const)(
+    'the groups of an address of %s are those of the reference evaluator, in random policies and after each change of a policy',
+    (family) => {
+      const random = new Random(11);
+      const memory = new CompileMemory();
+      let named = 0;
+      for (let number = 0; number < 60; number++) {
+        const given = generatePolicy(random, { families: ['ipv4', 'ipv6'] });
+        const { sources } = compile(given, { memory, ipv6: true }).ruleNames;
+        const edges = given.groups.flatMap((each) =>
+          ofFamily(staticSources(each, NO_SELECTORS), family).flatMap((prefix) => [
+            ...[prefix.address, previousAddress(prefix.address)],
+            ...[lastAddress(prefix), nextAddress(lastAddress(prefix))],
+          ]),
         );
-        expect(groupsWith(sources, source, 1_000)).toEqual(expected);
+        for (const source of edges) {
+          const expected = [...given.groups.keys()].filter((at) =>
+            given.groups[at]?.sources.some((prefix) => covers(prefix, source)),
+          );
+          expect(groupsWith(sources, source, 1_000)).toEqual(expected);
+          named += expected.length;
+        }
       }
-    }
-  });
+      expect(named).toBeGreaterThan(500);
+    },
+  );
 
-  test('the networks that a resolved selector selects are sources of its group, also after they change alone', () => {
+  test('the networks that a resolved Kubernetes selector selects are sources of its group, also if only these networks change', () => {
     const pods = selector('nodes');
     const given = policy([group([], [rule()], { selectors: [pods] }), group(['10.0.0.0/8'], [rule()])]);
     const resolution = (networks: SelectorResolution['networks']): SelectorResolution => ({

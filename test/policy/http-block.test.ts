@@ -147,7 +147,7 @@ describe('the HTTP block of a rule', () => {
     [{ headers: { require_present: ['b'] } }, {}, 'deny', { matcher: 'headers', view: null }],
     [{ methods: ['GET'] }, {}, 'deny', null],
   ] as const)(
-    'with the HTTP attributes %j of a rule and the request %j, the matcher that decides an %s rule is %j',
+    'for the HTTP attributes %j and the request %j, `decidingMatcher` returns the matcher that an %s rule reports: %j',
     (config, differs, action, decisive) => {
       expect(decidingMatcher(config as HttpRequestMatchConfig, { ...facts, ...differs }, action)).toEqual(decisive);
     },

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { ofFamily } from '#addresses/ip-address.js';
 import type {
   PolicyConfig,
   RuleConfig,
@@ -11,14 +12,13 @@ import { partsOf, policyOf } from '#policy/check/policy-parts.js';
 import type { LintContext } from '#policy/check/warnings/group-lint.js';
 import { lint } from '#policy/check/warnings/lint.js';
 import { MAX_WARNINGS_OF_A_CODE } from '#policy/check/warnings/warning-list.js';
-import { ofFamily } from '#policy/model/ip-address.js';
 import { normalise } from '#test/policy/sample.js';
 
 const running: LintContext = { dns: true, servicePlane: true };
 
 function warningsOf(document: PolicyConfig, context: LintContext = running): Warning[] {
   const parts = partsOf(document, { form: 'singleton', mode: 'enforce', context });
-  return lint(parts.groups, policyOf(parts, 'deny'));
+  return lint(parts.groups, policyOf(parts, 'deny'), { ipv6: context.ipv6 });
 }
 function lines(document: PolicyConfig, context: LintContext = running): string[] {
   return warningsOf(document, context).map(({ pointer, code }) => `${code} ${pointer}`);
@@ -52,6 +52,31 @@ describe('`lint`', () => {
     expect(ruleLines(rules)).toEqual([]);
   });
 
+  it.each<[readonly string[], boolean, Partial<PolicyConfig>, string[]]>([
+    [['10.0.0.0/8'], true, {}, ['No group has an IPv6 source: policy.fallback denies all IPv6.']],
+    [
+      ['10.0.0.0/8'],
+      true,
+      { default_policy: 'allow' },
+      ['No group has an IPv6 source: default_policy allows all IPv6.'],
+    ],
+    [['10.0.0.0/8', '2001:db8::/32'], true, {}, []],
+    [['10.0.0.0/8'], false, {}, []],
+  ])(
+    '`lint` warns about a policy of sources %j without IPv6 sources only with IPv6 policies (%s, %j)',
+    (cidrs, ipv6, more, found) => {
+      const one = { id: 'a', sources: { cidrs: [...cidrs] }, rules: [rule('deny', { proto: 'tcp' })] };
+      const warnings = warningsOf({ source_groups: [{ ...one, mode: 'enforce' }], ...more }, { ...running, ipv6 });
+      expect(warnings.filter(({ code }) => code === 'no_ipv6_sources')).toEqual(
+        found.map((message) => ({ pointer: '', code: 'no_ipv6_sources', message })),
+      );
+    },
+  );
+
+  it('`lint` does not warn about missing IPv6 sources if the policy has no groups', () => {
+    expect(lines({ default_policy: 'deny' }, { ...running, ipv6: true })).toEqual([]);
+  });
+
   it('`lint` warns about host bits in source prefixes and in destination prefixes', () => {
     expect(
       lines({ source_groups: [group('10.0.0.1/8', [rule('deny', { dst_cidrs: ['192.0.2.0/24', '192.0.2.1/24'] })])] }),
@@ -62,6 +87,7 @@ describe('`lint`', () => {
     [{}, {}, true],
     [{}, { dst_cidrs: ['10.0.0.0/8'], proto: 'tcp', dst_ports: [1] }, true],
     [{ dst_cidrs: ['0.0.0.0/0'] }, { proto: 'icmp' }, true],
+    [{ dst_cidrs: ['0.0.0.0/0'] }, {}, true],
     [{ dst_cidrs: ['10.0.0.0/8'] }, { dst_cidrs: ['10.1.0.0/16'], dst_ips: ['10.0.0.1'] }, true],
     [{ dst_cidrs: ['10.0.0.0/8'] }, { dst_cidrs: ['10.1.0.0/16'], dst_ips: ['11.0.0.1'] }, false],
     [{ dst_cidrs: ['10.1.0.0/16'] }, { dst_cidrs: ['10.0.0.0/8'] }, false],
@@ -91,6 +117,23 @@ describe('`lint`', () => {
       const found = ruleLines([rule('allow', first), rule('allow', second)]).filter((line) =>
         line.startsWith('shadowed'),
       );
+      expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
+    },
+  );
+
+  it.each<[readonly string[], RuleMatchConfig, boolean]>([
+    [['0.0.0.0/0'], {}, false],
+    [['::/0'], {}, false],
+    [['0.0.0.0/0', '::/0'], {}, true],
+    [['0.0.0.0/0'], { dst_cidrs: ['10.0.0.0/8'] }, true],
+    [['0.0.0.0/0'], { dst_cidrs: ['2001:db8::/32'] }, false],
+    [['::/0'], { dst_cidrs: ['2001:db8::/32', '2001:db8::7/128'] }, true],
+    [['::/0'], { dst_cidrs: ['2001:db8::/32', '10.0.0.0/8'] }, false],
+  ])(
+    '`lint` reports with IPv6 policies, of a rule for %j and a rule with the match %j, the second as shadowed (expected: %s)',
+    (dst_cidrs, second, shadowed) => {
+      const rules = [rule('deny', { dst_cidrs: [...dst_cidrs] }), rule('deny', second)];
+      const found = ruleLines(rules, { ...running, ipv6: true }).filter((line) => line.startsWith('shadowed'));
       expect(found).toEqual(shadowed ? ['shadowed /1'] : []);
     },
   );

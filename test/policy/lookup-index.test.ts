@@ -47,7 +47,12 @@ const hostname = fc
     },
   )
   .map(pattern);
-const destination = fc.constantFrom<Prefix<number>>({ address: 0, length: 0 }, { address: 0xc000_0200, length: 24 });
+const destination = fc.constantFrom<Prefix>(
+  { address: 0, length: 0 },
+  { address: 0xc000_0200, length: 24 },
+  { address: 0n, length: 0 },
+  { address: 0x2001_0db8n << 96n, length: 32 },
+);
 const port = fc.constantFrom({ low: 53, high: 53 }, { low: 443, high: 443 }, { low: 0, high: 100 });
 const seldom = <T>(arbitrary: fc.Arbitrary<T>) =>
   fc.oneof({ weight: 6, arbitrary: fc.constant<T[]>([]) }, { weight: 1, arbitrary: arbitrary.map((one) => [one]) });
@@ -56,7 +61,10 @@ const rules = fc.record<Rule>({
   pointer: fc.constant('/rules/0'),
   action,
   mode,
-  destinations: seldom(destination),
+  destinations: fc.oneof(
+    { weight: 4, arbitrary: fc.constant([]) },
+    { weight: 1, arbitrary: fc.uniqueArray(destination, { minLength: 1, maxLength: 2 }) },
+  ),
   hostname: fc.oneof({ weight: 5, arbitrary: hostname }, { weight: 1, arbitrary: fc.constant(undefined) }),
   protocol: fc.oneof(
     { weight: 3, arbitrary: fc.constant('any' as const) },
@@ -146,6 +154,17 @@ describe('`LookupIndex`', () => {
       }),
       { numRuns: 500 },
     );
+  });
+
+  test('`LookupIndex` lets the rules of a group that are all for IPv6 decide lookups, also after the group had other rules', () => {
+    const all = (destination: string): Policy =>
+      policy([group(['10.0.0.0/8'], [rule({ hostname: pattern('a.test'), to: [destination] })])], { action: 'deny' });
+    const memory = new CompileMemory();
+    for (const given of ['2001:db8::/32', '192.0.2.0/24', '::/0'].map(all)) {
+      const index = new LookupIndex(compile(given, { memory, ipv6: true }).lookups);
+      for (const name of ['a.test', 'b.test'])
+        expect(index.decide(address('10.0.0.1'), wireNameOf(name))).toBe(decided(given, address('10.0.0.1'), name));
+    }
   });
 
   test('`LookupIndex` throws a RangeError for a key that is not a DNS name in wire format', () => {

@@ -5,11 +5,11 @@ import { normalise } from '#test/policy/sample.js';
 const options = { form: 'singleton', mode: 'enforce', fallback: 'deny' } as const;
 const sources = { ips: ['10.0.0.1'] };
 
-function ruleOf(match: RuleMatchConfig) {
+function ruleOf(match: RuleMatchConfig, ipv6 = false) {
   const document = {
     source_groups: [{ id: 'g', mode: 'audit' as const, sources, rules: [{ id: 'r', action: 'DENY', match }] }],
   };
-  return normalise(document, options).groups[0]?.rules[0];
+  return normalise(document, { ...options, ipv6 }).groups[0]?.rules[0];
 }
 function tlsOf(tls: TlsMatchConfig) {
   return ruleOf({ tls })?.tls;
@@ -43,6 +43,20 @@ describe('`normalise` of a policy document', () => {
     });
     expect(ruleOf({ proto: 58 })?.icmpTypes).toEqual([]);
   });
+
+  it.each<[readonly string[], { ipv6: boolean }, number]>([
+    [['0.0.0.0/0'], { ipv6: false }, 0],
+    [['10.0.0.0/8', '0.0.0.0/0'], { ipv6: false }, 0],
+    [['0.0.0.0/0'], { ipv6: true }, 1],
+    [['::/0'], { ipv6: true }, 1],
+    [['0.0.0.0/0', '::/0'], { ipv6: true }, 0],
+    [['0.0.0.0/1', '128.0.0.0/1'], { ipv6: false }, 2],
+  ])(
+    '`normalise` empties a list of destinations (%j, %j) only if it has every address of the policy',
+    (dst_cidrs, of, count) => {
+      expect(ruleOf({ dst_cidrs: [...dst_cidrs] }, of.ipv6)?.destinations).toHaveLength(count);
+    },
+  );
 
   it('`normalise` sets the default of each field that a rule omits', () => {
     expect(ruleOf({})).toEqual(plain);

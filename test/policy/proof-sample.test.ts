@@ -1,11 +1,11 @@
 import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
+import { covers } from '#addresses/ip-address.js';
 import { type Family, IPPROTO, noGrants, type Packet, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { type ProofSample, packetAt } from '#contracts/policy/proof-types.js';
 import { rankOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers } from '#policy/model/ip-address.js';
 import { ruleNamesOf } from '#policy/model/rules/rule-names.js';
 import { mismatchSentence } from '#policy/proof/mismatch-sentence.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';

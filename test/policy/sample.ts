@@ -1,7 +1,7 @@
+import { parseAddress, parseCidr } from '#addresses/ip-address.js';
 import type { EnvelopeMode, Form, PolicyConfig } from '#contracts/policy/policy-document.js';
 import type { Action, Group, Packet, Policy, Prefix, Range, Rule, Selector } from '#contracts/policy/policy-model.js';
 import { partsOf, policyOf } from '#policy/check/policy-parts.js';
-import { parseAddress, parseCidr } from '#policy/model/ip-address.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
 
 /** Converts an IPv4 address such as `10.0.0.1` to a 32-bit number. */
@@ -112,8 +112,18 @@ export function icmp(icmpType: number, icmpCode = 0): Packet<number> {
 /** Converts a policy document, which must be valid, to the policy model. */
 export function normalise(
   document: PolicyConfig,
-  { form, mode, fallback }: { readonly form: Form; readonly mode: EnvelopeMode; readonly fallback: Action },
+  {
+    form,
+    mode,
+    fallback,
+    ipv6 = false,
+  }: {
+    readonly form: Form;
+    readonly mode: EnvelopeMode;
+    readonly fallback: Action;
+    readonly ipv6?: boolean;
+  },
 ): Policy {
-  const context = { dns: true, servicePlane: true, resolves: () => true };
+  const context = { dns: true, servicePlane: true, ipv6, resolves: () => true };
   return policyOf(partsOf(document, { form, mode, context }), fallback);
 }

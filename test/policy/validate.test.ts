@@ -235,8 +235,8 @@ describe('`validatePolicy` of a match', () => {
       { dst_cidrs: ['2001:db8::/32'], dst_ips: ['::1'] },
       {},
       [
-        'ipv6_not_enabled ~/dst_cidrs/0: This node enforces no IPv6 policies; write an IPv4 network such as "192.0.2.0/24".',
-        'ipv6_not_enabled ~/dst_ips/0: This node enforces no IPv6 policies; write an IPv4 address such as "192.0.2.7".',
+        'ipv6_not_enabled ~/dst_cidrs/0: A policy with IPv6 needs dataplane.ipv6: enforce in the configuration of this node; without it, write an IPv4 network such as "192.0.2.0/24".',
+        'ipv6_not_enabled ~/dst_ips/0: A policy with IPv6 needs dataplane.ipv6: enforce in the configuration of this node; without it, write an IPv4 address such as "192.0.2.7".',
       ],
     ],
     [

@@ -1,7 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { built } from '#threads/built-file.js';
 
 /** The certificate chain that a server sends, and the private key of the leaf certificate. */
 export type ServerCertificate = { readonly certPem: string; readonly keyPem: string };
@@ -62,11 +65,22 @@ distinguished_name = nobody
 const SAN = `subjectAltName=DNS:${SERVER_NAME},IP:${SERVER_ADDRESS}`;
 const AUTHORITY = 'basicConstraints=critical,CA:true\nkeyUsage=critical,keyCertSign,cRLSign';
 
-/** Creates the test certificates. The call takes about a second, and deletes its temporary files. */
+/** The certificates of a day, by the hash of this file. To create them takes 41 processes. */
+const CACHE = built('test-certificates');
+
+/** Returns the test certificates. The first call of a day creates them, and deletes its temporary files. */
 export function makeCertificates(): Certificates {
+  const hash = createHash('sha256').update(readFileSync(fileURLToPath(import.meta.url)));
+  const cached = join(CACHE, `${new Date().toISOString().slice(0, 10)}-${hash.digest('hex')}.json`);
+  if (existsSync(cached)) return JSON.parse(readFileSync(cached, 'utf8')) as Certificates;
   const folder = mkdtempSync(join(tmpdir(), 'weir-certificates-'));
   try {
-    return certificatesIn(folder);
+    const certificates = certificatesIn(folder);
+    mkdirSync(CACHE, { recursive: true });
+    // Another test file that needs certificates at this moment does not read a part of them.
+    writeFileSync(`${cached}.${process.pid}`, JSON.stringify(certificates));
+    renameSync(`${cached}.${process.pid}`, cached);
+    return certificates;
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,11 +1,11 @@
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { expect, onTestFinished, test } from 'vitest';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import type { GrantedReply, GrantedRequest } from '#contracts/datapath/grant-messages.js';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { inEvaluationOrder, policyOf } from '#policy/check/policy-parts.js';
 import { readPolicy } from '#policy/check/read-policy.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { ConnectionEvaluator } from '#service-plane/connection/connection-evaluator.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 

@@ -100,7 +100,7 @@ test('`cut` of a spliced connection prevents the handover of the sockets to the 
   }
 });
 
-test('a suspended spliced connection passes no byte in either direction, and afterwards passes all bytes that were sent meanwhile', async () => {
+test('a suspended spliced connection transfers no byte in either direction, and after it is resumed all bytes that were sent meanwhile', async () => {
   const [one, other] = [await dialled(), await dialled()];
   const over = new Promise<void>((resolve) => {
     const spliced = splices.splice(one.socket, other.socket, resolve);
@@ -121,7 +121,7 @@ test('a suspended spliced connection passes no byte in either direction, and aft
   await over;
 });
 
-test('a suspended spliced connection ends if one of its ends resets it, and the other end is reset', async () => {
+test('a suspended spliced connection ends if a peer resets it, and the other peer gets a reset', async () => {
   const [one, other] = [await dialled(), await dialled()];
   const over = new Promise<void>((resolve) => {
     const spliced = splices.splice(one.socket, other.socket, resolve);

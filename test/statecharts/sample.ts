@@ -4,7 +4,7 @@ import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import { NONE, type Program } from '#contracts/policy/program.js';
-import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { ProofSamples } from '#contracts/policy/proof-types.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { namePool, nameTables } from '#policy/compile/lookups/name-pool.js';
 import { groupSourcesOf } from '#policy/model/sources/group-sources.js';
@@ -51,7 +51,7 @@ export const INSPECTION: InspectionImage = {
   intercepts: false,
 };
 
-export const SAMPLE: ProofSample = { family: 'ipv4', packets: none, expected: none, classes: 1, complete: true };
+export const SAMPLES: ProofSamples = [{ family: 'ipv4', packets: none, expected: none, classes: 1, complete: true }];
 
 export const RECORD: PolicyRecord = {
   id: '11111111-1111-4111-8111-111111111111',

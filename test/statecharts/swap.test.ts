@@ -3,9 +3,9 @@ import { createActor, fromPromise, waitFor } from 'xstate';
 import type { Message } from '#bus/bus-messages.js';
 import type { Proof } from '#contracts/policy/proof-types.js';
 import { type Desired, type SwapCommitted, swapChart } from '#statecharts/swap.chart.js';
-import { PROGRAM, SAMPLE } from './sample.js';
+import { PROGRAM, SAMPLES } from './sample.js';
 
-const TARGET = { program: PROGRAM, sample: SAMPLE, generation: 2 };
+const TARGET = { program: PROGRAM, samples: SAMPLES, generation: 2 };
 const PROOF: Proof = { classes: 1, checked: 2, complete: true };
 
 function startSwap(stageRequest: string | null) {

@@ -25,7 +25,7 @@ import { swapChart } from '#statecharts/swap.chart.js';
 import type { PolicyInForce } from '#statecharts/write.chart.js';
 import { writeChart } from '#statecharts/write.chart.js';
 import type { Walk } from './chart-walk.js';
-import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLE, STORED, WRITE } from './sample.js';
+import { INSPECTION, LOOKUPS, NEEDS, PROGRAM, RECORD, SAMPLES, STORED, WRITE } from './sample.js';
 
 const ATTACHED = [
   { missing: [], renamed: [], faults: [], warnings: [] },
@@ -62,7 +62,7 @@ const stage = (generation: number) => ({
   type: 'program.stage_requested',
   id: `s${generation}`,
   program: PROGRAM,
-  sample: SAMPLE,
+  samples: SAMPLES,
   generation,
 });
 const flip = (generation: number) => ({ type: 'program.flip_requested', id: `f${generation}`, generation });
@@ -72,7 +72,7 @@ const changed = (type: string) => ({
 });
 
 const dataplaneEvents = [
-  { type: 'program.desired', program: PROGRAM, sample: SAMPLE, generation: 1 },
+  { type: 'program.desired', program: PROGRAM, samples: SAMPLES, generation: 1 },
   stage(2),
   flip(2),
   { type: 'program.unstage_requested', id: 'u', generation: 2 },
@@ -84,7 +84,7 @@ const dataplaneEvents = [
   changed('worker_died'),
   {
     type: 'swap.committed',
-    target: { program: PROGRAM, sample: SAMPLE, generation: 2 },
+    target: { program: PROGRAM, samples: SAMPLES, generation: 2 },
     flipRequest: 'f',
   },
   activated(true),
@@ -102,7 +102,7 @@ const inForce = (record: typeof RECORD | null, generation: number): PolicyInForc
   lookups: LOOKUPS,
   inspection: INSPECTION,
 });
-const COMPILED = { program: PROGRAM, sample: SAMPLE, hasFormer: false, inForce: inForce(RECORD, 2) };
+const COMPILED = { program: PROGRAM, samples: SAMPLES, hasFormer: false, inForce: inForce(RECORD, 2) };
 const preparedWrite = (activates: boolean) => ({
   kind: 'prepared_write',
   change: { put: STORED, generation: 2 },
@@ -112,7 +112,7 @@ const preparedWrite = (activates: boolean) => ({
 const compiled = (record: typeof RECORD | null, everActivated: boolean) => ({
   inForce: inForce(record, 1),
   program: PROGRAM,
-  sample: SAMPLE,
+  samples: SAMPLES,
   hasFormer: false,
   everActivated,
 });
@@ -344,7 +344,7 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
   swap: ['s', null].map((stageRequest) => ({
     // This walk runs the swap chart without its parent, so the event to the parent must not be sent.
     machine: swapChart.provide({ actions: { announceCommitment: () => {} } }),
-    input: { target: { program: PROGRAM, sample: SAMPLE, generation: 2 }, stageRequest },
+    input: { target: { program: PROGRAM, samples: SAMPLES, generation: 2 }, stageRequest },
     events: [
       stage(3),
       flip(2),
@@ -521,13 +521,13 @@ export const WALKS: Readonly<Record<string, readonly NamedWalk[]>> = {
         {
           type: 'config.reload_requested',
           id: 'a',
-          request: { dryRun: false, allowUnpoliced: false, author: 'alice' },
+          request: { dryRun: false, allowUnpoliced: false, allowOpen: false, author: 'alice' },
           until: 0,
         },
         {
           type: 'config.reload_requested',
           id: 'b',
-          request: { dryRun: true, allowUnpoliced: false, author: 'SIGHUP' },
+          request: { dryRun: true, allowUnpoliced: false, allowOpen: false, author: 'SIGHUP' },
           until: 0,
         },
       ],

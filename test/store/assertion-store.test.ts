@@ -34,7 +34,7 @@ describe('the stored list of assertions', () => {
     expect((await store.read()).revision).toBe(1);
   });
 
-  test('a list that cannot be read is an error for readers, and null for the write that replaces it', async () => {
+  test('a list of assertions that this build cannot read causes an error for readers, and is null for the write that replaces it', async () => {
     const kv = createMemoryStore();
     const store = createAssertionStore(kv, { now });
     await kv.put('setting/assertions', Buffer.from('{"of":"a newer build"}'), { sync: true });
@@ -46,7 +46,7 @@ describe('the stored list of assertions', () => {
     expect(await store.read()).toMatchObject({ assertions: [] });
   });
 
-  test('the list that one node writes is that of each node', async () => {
+  test('a list of assertions that one node of a cluster writes is the list of each node', async () => {
     const shared = new FakeSharedStore();
     const [one, other] = [await shared.nodeOf(), await shared.nodeOf()];
     const stores = [one, other].map((node) => createAssertionStore(node, { shared: node, now }));
@@ -60,7 +60,7 @@ describe('the stored list of assertions', () => {
   });
 });
 
-test('a policy commit is refused if the list has another revision than that of its check', async () => {
+test('a policy commit is refused if the list of assertions has changed since its check', async () => {
   const kv = createMemoryStore();
   const policies = await loadPolicyStore(kv, noCopy, () => {});
   const store = createAssertionStore(kv, { now });

@@ -44,7 +44,7 @@ describe('the revisions beyond the bounds of the history', () => {
     );
   });
 
-  test('the revisions beyond the bounds of the history are the oldest ones of all policies while the sum of bytes is too large', () => {
+  test('the revisions beyond the bounds of the history are the oldest ones of all policies while their total size exceeds the limit', () => {
     const at = (second: number) => `2026-01-01T00:00:${second}Z`;
     const all = [
       ...range(1, 20).map((n) => listed('a', n, 10, at(10 + n))),
@@ -55,13 +55,13 @@ describe('the revisions beyond the bounds of the history', () => {
     expect([...beyond].sort()).toEqual([...keysOf('a', 1, 4), ...keysOf('b', 1, 1)].sort());
   });
 
-  test('the revisions beyond the bounds of the history are a beginning of each policy although a clock went back', () => {
+  test('the revisions beyond the bounds of the history are the first revisions of each policy, although a clock was set back', () => {
     const all = range(1, 20).map((n) => listed('a', n, 10, `2026-01-01T00:00:${n === 3 ? 10 : 40 - n}Z`));
     const beyond = beyondBounds(all, NONE, { revisions: 100, bytes: 150 });
     expect([...beyond]).toEqual(keysOf('a', 1, 5));
   });
 
-  test('the revisions beyond the bounds of the history include unreadable ones by their number, and not by their bytes', () => {
+  test('the revisions beyond the bounds of the history include revisions that cannot be read, which count for the number limit but not for the size limit', () => {
     const all = range(1, 20).map((n) => listed('a', n, n < 6 ? 0 : 10, n < 6 ? null : undefined));
     expect([...beyondBounds(all, NONE, { revisions: 100, bytes: 110 })]).toEqual(keysOf('a', 6, 9));
     expect([...beyondBounds(all, NONE, { revisions: 18, bytes: 1_000 })]).toEqual(keysOf('a', 1, 2));
@@ -73,12 +73,15 @@ describe('the revisions beyond the bounds of the history', () => {
     ['its present name', { revision: 3, policy: 'new' }, ['history/b/3']],
     ['no policy', { revision: 3 }, ['history/a/3', 'history/b/3']],
     ['a revision that does not exist', { revision: 40, policy: 'a' }, []],
-  ])('an assertion that names a policy by %s keeps its revision', (_, former, keys) => {
-    const all = [...range(1, 30).map((n) => listed('a', n)), ...range(1, 30).map((n) => listed('b', n))];
-    expect(keysOfFormer(all, [former], (policy) => (policy === 'b' ? 'New' : null))).toEqual(keys);
-  });
+  ])(
+    'a revision that an assertion compares with is kept if the assertion gives its policy by %s',
+    (_, former, keys) => {
+      const all = [...range(1, 30).map((n) => listed('a', n)), ...range(1, 30).map((n) => listed('b', n))];
+      expect(keysOfFormer(all, [former], (policy) => (policy === 'b' ? 'New' : null))).toEqual(keys);
+    },
+  );
 
-  test('the kept revisions are within both bounds, or are the least that is always kept', () => {
+  test('the revisions that the history keeps are within both bounds, or are the minimum that is always kept', () => {
     const revision = fc.record({ policy: fc.constantFrom('a', 'b'), bytes: fc.nat(100), second: fc.nat(49) });
     fc.assert(
       fc.property(fc.array(revision, { maxLength: 80 }), fc.nat(40), fc.nat(3_000), (made, revisions, bytes) => {
@@ -169,7 +172,7 @@ class Writer {
 }
 
 describe('the sweep of the history', () => {
-  test('the sweep of the history removes the oldest revisions and exactly the parts that no other revision has', async () => {
+  test('the sweep of the history removes the oldest revisions, and exactly the parts of policy texts that no other revision contains', async () => {
     const random = seed();
     const kv = createMemoryStore();
     const policies = await open(kv);
@@ -231,7 +234,7 @@ describe('the sweep of the history', () => {
     expect([...(await textsOf(policies))].map(([revision]) => revision)).toEqual([...range(19, 30).reverse(), 3]);
   });
 
-  test('the sweep of the history removes the parts of removed revisions only, while a revision cannot be read', async () => {
+  test('the sweep of the history removes only parts that removed revisions contained, while a revision cannot be read', async () => {
     const kv = createMemoryStore();
     const policies = await open(kv);
     for (let revision = 1; revision <= 20; revision++)
@@ -280,7 +283,7 @@ describe('the sweep of the history', () => {
     ['as a whole text', { body: Buffer.from('{"n":1}') }],
     ['as the text of an earlier revision', { ofRevision: 1 }],
   ])(
-    'the sweep of the history keeps the parts of a removed revision that a commit writes again meanwhile, %s',
+    'the sweep of the history keeps the text parts of a removed revision if a commit writes them again at the same time, %s',
     async (_, text) => {
       const kv = createMemoryStore();
       const policies = await open(kv);

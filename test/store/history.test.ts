@@ -64,7 +64,7 @@ describe('the history of a policy', () => {
     expect(await policies.history('b')).toEqual([]);
   });
 
-  test('an activation without a write is a fact about the activated revision, and leaves its record, its ETag and its text unchanged', async () => {
+  test('an activation without a policy write is stored with the activated revision, and leaves its record, its ETag and its text unchanged', async () => {
     const policies = await open();
     await write(policies, {}, '{"n":1}', { via: 'write' });
     const before = await policies.get('a');
@@ -77,7 +77,7 @@ describe('the history of a policy', () => {
     ]);
   });
 
-  test('the removal of a policy is a fact about its last revision, and has a generation only if the policy was active', async () => {
+  test('the removal of a policy is stored with its last revision, and has a generation only if the policy was active', async () => {
     const policies = await open();
     const event = { by: 'ann', at: AT };
     for (const active of [false, true]) {
@@ -165,18 +165,21 @@ describe('the history of a policy', () => {
     ['with facts that are no object', 'x'],
     ['with facts that a newer build wrote in another form', { revision: 1, via: 'write', size: 3 }],
     ['with the facts of another revision, as an older build copied them', { revision: 7, via: 'write' }],
-  ])('a policy record %s is readable, and its history has no facts', async (_, facts) => {
-    const kv = createMemoryStore();
-    await write(await open(kv), {}, '{"n":1}');
-    const stored = (await kv.get('policy/a')) ?? new Uint8Array();
-    const { facts: __, ...row } = RECORDS.policy.read('policy/a', stored);
-    const value = encodeJson({ ...row, ...(facts === undefined ? {} : { facts }) });
-    const puts = ['policy/a', 'history/a/000000000001'].map((key): KvOperation => ({ type: 'put', key, value }));
-    await kv.batch(puts, { sync: true });
-    const policies = await open(kv);
-    expect(Buffer.from((await policies.active())?.body ?? []).toString()).toBe('{"n":1}');
-    expect((await policies.history('a')).map(({ facts: found }) => found)).toEqual([{}]);
-    await policies.commit({ activate: 'a', event: { by: 'ann', at: AT }, generation: 2 });
-    expect(await factsOf(policies)).toEqual([[1, { activated: { by: 'ann', at: AT, generation: 2 } }]]);
-  });
+  ])(
+    'a policy record %s is readable, and its entry in the history contains no facts about the write',
+    async (_, facts) => {
+      const kv = createMemoryStore();
+      await write(await open(kv), {}, '{"n":1}');
+      const stored = (await kv.get('policy/a')) ?? new Uint8Array();
+      const { facts: __, ...row } = RECORDS.policy.read('policy/a', stored);
+      const value = encodeJson({ ...row, ...(facts === undefined ? {} : { facts }) });
+      const puts = ['policy/a', 'history/a/000000000001'].map((key): KvOperation => ({ type: 'put', key, value }));
+      await kv.batch(puts, { sync: true });
+      const policies = await open(kv);
+      expect(Buffer.from((await policies.active())?.body ?? []).toString()).toBe('{"n":1}');
+      expect((await policies.history('a')).map(({ facts: found }) => found)).toEqual([{}]);
+      await policies.commit({ activate: 'a', event: { by: 'ann', at: AT }, generation: 2 });
+      expect(await factsOf(policies)).toEqual([[1, { activated: { by: 'ann', at: AT, generation: 2 } }]]);
+    },
+  );
 });

@@ -70,7 +70,7 @@ describe('the sessions of a node', () => {
     expect(await sessions.start(short.identity)).toBeNull();
   });
 
-  it('a session is no token, a token is no session, and a changed session is refused', async () => {
+  it('a session cookie is not accepted as a token, a token is not accepted as a session cookie, and a modified session is refused', async () => {
     const { authority, sessions, issue, start } = await nodeWithSessions();
     const { token, identity } = await issue();
     const { jwt } = await start(identity);
@@ -92,7 +92,7 @@ describe('the sessions of a node', () => {
     expect(await other.sessions.verify(jwt)).toEqual(refused('invalid'));
   });
 
-  it('a session that was ended is refused, also after a restart; other sessions of its token go on', async () => {
+  it('a session that was ended is refused, also after a restart; other sessions of its token stay valid', async () => {
     const { sessions, open, issue, start } = await nodeWithSessions();
     const { identity } = await issue();
     const [ended, other] = [await start(identity), await start(identity)];
@@ -116,7 +116,7 @@ describe('the sessions of a node', () => {
     expect(await ended()).toEqual([`${third.session.id} ${third.session.expiresAt.getTime() / 1000}`]);
   });
 
-  it('a session has ended also if the disk fails to store that', async () => {
+  it('a session is ended even if the disk fails to store its end', async () => {
     const { dataDir, sessions, issue, start } = await nodeWithSessions();
     const { jwt, session } = await start((await issue()).identity);
     mkdirSync(join(dataDir, 'session.ends.new'));
@@ -151,7 +151,7 @@ describe('the sessions of a node', () => {
 });
 
 describe('the one-time codes of a node', () => {
-  it('a code can be redeemed once, within 60 seconds, and names the token that asked for it', async () => {
+  it('a one-time code can be redeemed once, within 60 seconds, for a session of the token that requested it', async () => {
     const { sessions, clock, issue } = await nodeWithSessions();
     const { identity } = await issue();
     const { code, expiresAt } = sessions.codes.issue(identity);
@@ -165,7 +165,7 @@ describe('the one-time codes of a node', () => {
     expect(sessions.codes.redeem(late.code)).toBeNull();
   });
 
-  it('an eleventh code of one token ends the first, and no code of another token', async () => {
+  it('an eleventh one-time code of the same token invalidates its first code, and no code of another token', async () => {
     const { sessions, issue } = await nodeWithSessions();
     const [one, other] = [(await issue()).identity, (await issue()).identity];
     const kept = sessions.codes.issue(other).code;

@@ -2,16 +2,25 @@ import { assign, fromPromise, setup } from 'xstate';
 import { ApiFailure, type Schemas } from '../api/client.js';
 import { chartTypes } from './chart-types.js';
 
-/** A text that is made only when it is read: the text of an editor can have millions of characters. */
+/**
+ * A text that is made only when it is read. An editor can have a text of millions of characters, so the page
+ * does not copy it for each change.
+ */
 export type LazyText = { readonly length: number; toString(): string };
 
-/** A change of the stored policies that a person prepares. `id`: the policy; null for a new one. */
+/**
+ * A change of the stored policies that the user prepares on the page. `id`: the id of the policy; null for a
+ * new one.
+ */
 export type PolicyChange =
   | {
       readonly kind: 'text';
       readonly id: string | null;
       readonly text: LazyText;
-      /** False: the policy is only stored. Null: the node decides by the mode. */
+      /**
+       * False: the policy is only stored, and not put in force. Null: the mode of the policy decides whether
+       * it is put in force.
+       */
       readonly activate: boolean | null;
       /** The ETag of the stored text from which the draft was made. */
       readonly etag: string | null;
@@ -27,33 +36,42 @@ export type DraftProblem = {
   readonly to?: number;
 };
 
-/** The answer of the node to a draft. */
+/** The result of the check of a draft by the node (a dry run of its write). */
 export type Judgement =
   | { readonly isSound: true; readonly result: Schemas['PolicyDryRun']; readonly warnings: readonly DraftProblem[] }
   | { readonly isSound: false; readonly problems: readonly DraftProblem[] };
 
-/** How a change is applied. */
+/** The options with which the user applies a change. */
 export type Terms = {
   /**
    * The time in seconds after which the change is reverted unless it is confirmed; null: it needs no
    * confirmation.
    */
   readonly confirmWithin: number | null;
-  /** In a cluster: the percentage of the nodes that enforce the change first, for how many seconds. */
+  /**
+   * In a cluster: `share` is the percentage of the nodes that enforce the change first, and `hold` is the
+   * time in seconds until the other nodes follow.
+   */
   readonly rollout?: { readonly share: number; readonly hold: number } | null;
   readonly comment: string;
-  /** The assertions that the change may break. */
+  /** The ids of the assertions (tests of the policy) that the change may break. */
   readonly overrides: readonly string[];
 };
 
-/** A change that the node has written. `generation`: null if nothing in force changed. */
+/**
+ * A change that the node has written. `generation`: the number of its activation; null if the policy in force
+ * stayed the same.
+ */
 export type Applied = {
   readonly generation: number | null;
   readonly revision: number | null;
   readonly at: number;
 };
 
-/** The report of the node about the change in force and about pending changes. */
+/**
+ * The report of the node about its generation (the number of the latest activation of a policy) and about
+ * unconfirmed changes.
+ */
 export type PendingReport = {
   readonly generation: number;
   readonly pending: Schemas['PendingChange'];
@@ -64,19 +82,21 @@ type Context = {
   readonly begin: Begin;
   readonly change: PolicyChange;
   readonly judgement: Judgement | null;
-  /** Why the last request failed. */
+  /** The error of the last request that failed. */
   readonly failure: unknown;
   readonly terms: Terms | null;
   readonly applied: Applied | null;
-  /** Why the node reverted the change. */
+  /** The reason why the node reverted the change. */
   readonly revertReason: string | null;
 };
 
 type Event =
   | { readonly type: 'edited'; readonly change: PolicyChange }
   | { readonly type: 'discarded'; readonly change: PolicyChange }
-  | { readonly type: 'review_requested' | 'review_left' | 'acknowledged' }
-  /** The person has changed what is to be done, in the review. */
+  /** The text from which the draft was made is now stored as another revision, with this ETag. */
+  | { readonly type: 'rebased'; readonly etag: string | null }
+  | { readonly type: 'review_requested' | 'review_left' }
+  /** In the review, the user has chosen another form of the change, for example to store the policy only. */
   | { readonly type: 'change_chosen'; readonly change: PolicyChange }
   | { readonly type: 'apply_requested'; readonly terms: Terms }
   | ({ readonly type: 'reported' } & PendingReport);
@@ -87,7 +107,10 @@ const PAUSE_MS = 400;
 const LONG_PAUSE_MS = 2_500;
 const LONG_TEXT = 1_000_000;
 const RETRY_MS = 3_000;
-/** A dry run of a long text takes the node seconds. */
+/**
+ * The pause before a failed check of a long text is repeated: the node needs several seconds for each check
+ * (dry run).
+ */
 const LONG_RETRY_MS = 30_000;
 const isLong = (change: PolicyChange) => change.kind === 'text' && change.text.length > LONG_TEXT;
 const notProvided = () => Promise.reject(new Error('the draft chart has no implementation of this actor'));
@@ -99,7 +122,7 @@ const draftSetup = setup({
     apply: fromPromise<Applied, { readonly change: PolicyChange; readonly terms: Terms }>(notProvided),
   },
   delays: {
-    /** The pause in typing after which the text is judged. */
+    /** The page sends a text to the node for a check after the user has not typed for this time. */
     pause: ({ context: { change } }) => (isLong(change) ? LONG_PAUSE_MS : PAUSE_MS),
     retry: ({ context: { change } }) => (isLong(change) ? LONG_RETRY_MS : RETRY_MS),
   },
@@ -109,8 +132,8 @@ const draftSetup = setup({
     isPending: ({ context: { terms, applied } }) => terms?.confirmWithin != null && applied?.generation != null,
     isReverted: ({ context: { applied } }, { pending: { reverted } }: PendingReport) =>
       reverted !== null && reverted.generation === applied?.generation,
-    // The confirmation makes a new generation, so a report from before the write is not taken for a
-    // confirmation.
+    // A confirmation increases the generation number. So a report that the node sent before the write does
+    // not look like the confirmation of this change.
     isKept: ({ context: { applied } }, { generation, pending: { pending } }: PendingReport) =>
       generation > (applied?.generation ?? Number.POSITIVE_INFINITY) && pending?.generation !== applied?.generation,
   },
@@ -122,6 +145,7 @@ const draftSetup = setup({
       applied: null,
       revertReason: null,
     })),
+    noteEtag: assign(({ context }, { etag }: { etag: string | null }) => ({ change: { ...context.change, etag } })),
     noteJudgement: assign((_, { judgement }: { judgement: Judgement | null }) => ({ judgement, failure: null })),
     noteFailure: assign((_, { failure }: { failure: unknown }) => ({ failure })),
     noteTerms: assign((_, { terms }: { terms: Terms }) => ({ terms, failure: null })),
@@ -132,7 +156,10 @@ const draftSetup = setup({
   },
 });
 
-/** Judges the change; a sound one goes on to `target`. */
+/**
+ * Returns the `invoke` of the actor that makes the node check the change. If the node finds no problem, the
+ * chart enters the state `target`.
+ */
 const judgedFor = (target: 'sound' | 'reviewing') =>
   ({
     src: 'judge',
@@ -164,8 +191,8 @@ const judgedFor = (target: 'sound' | 'reviewing') =>
   }) as const;
 
 /**
- * A draft of a policy: edited, judged by dry runs of the node, reviewed, applied, and confirmed or reverted.
- * Only the node judges; an edit cancels the dry run of the text before it.
+ * The states of the draft of a policy: the user edits it, the node checks it by dry runs, the user reviews
+ * and applies it, and the change is confirmed or reverted. An edit cancels the dry run of the earlier text.
  */
 export const draftChart = draftSetup.createMachine({
   id: 'draft',
@@ -188,6 +215,8 @@ export const draftChart = draftSetup.createMachine({
         { type: 'noteJudgement', params: { judgement: null } },
       ],
     },
+    // The text is the same as before, so its check and its review stay valid.
+    rebased: { actions: { type: 'noteEtag', params: ({ event }) => event } },
   },
   states: {
     choosing: {
@@ -198,7 +227,8 @@ export const draftChart = draftSetup.createMachine({
       ],
     },
     /**
-     * The text is the stored one. It is judged once, for its warnings, unless that would cost the node much.
+     * The text equals the stored text. The node checks it once, to show its warnings, unless the text is so
+     * long that a check costs the node much time.
      */
     clean: {
       on: { review_requested: 'preparing' },
@@ -224,9 +254,9 @@ export const draftChart = draftSetup.createMachine({
     sound: { on: { review_requested: 'reviewing' } },
     faulty: {},
     unanswered: { after: { retry: 'judging' }, on: { review_requested: 'preparing' } },
-    /** Judged for the review, which opens with the result. */
+    /** The node checks the change for the review. The review opens with the result. */
     preparing: { on: { review_left: 'judging' }, invoke: judgedFor('reviewing') },
-    /** Judged again because the person chose another form of the change in the review. */
+    /** The node checks the change again, because the user chose another form of the change in the review. */
     rejudging: { on: { review_left: 'judging' }, invoke: judgedFor('reviewing') },
     reviewing: {
       on: {
@@ -236,7 +266,8 @@ export const draftChart = draftSetup.createMachine({
       },
     },
     applying: {
-      // The text that is being written must not change, and its write cannot be taken back.
+      // Ignore edits now: the text that the node is writing must not change, and the page cannot cancel the
+      // write.
       on: { edited: {}, discarded: {} },
       invoke: {
         src: 'apply',
@@ -262,7 +293,7 @@ export const draftChart = draftSetup.createMachine({
       },
     },
     applied: { always: [{ guard: 'isPending', target: 'awaiting_confirmation' }, { target: 'kept' }] },
-    /** Another write has replaced the text from which the draft was made. */
+    /** Another client has written the policy, so the draft was made from a text that is no longer stored. */
     conflicting: { on: { review_left: 'sound' } },
     awaiting_confirmation: {
       on: {
@@ -279,6 +310,6 @@ export const draftChart = draftSetup.createMachine({
       },
     },
     kept: {},
-    reverted: { on: { acknowledged: 'editing' } },
+    reverted: {},
   },
 });

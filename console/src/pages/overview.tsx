@@ -9,11 +9,12 @@ import { node } from '../node.js';
 import { addressOf } from '../router.js';
 import { Bars } from '../ui/bars.js';
 import { Empty, Failure, Panel, StateMark } from '../ui/parts.js';
+import { TableHead } from '../ui/table-head.js';
 import { Ago, Lasting } from '../ui/time.js';
 
 const UNUSED_SHOWN = 8;
 
-/** Is the node enforcing, is anything wrong, and since when? */
+/** The page Overview: shows whether the node enforces its policy, and each problem with its start time. */
 export function Overview() {
   const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 10_000);
   const hits = usePolled((signal) => bodyOf(api.GET('/api/v1/policy/hits', { signal })), 10_000);
@@ -62,7 +63,7 @@ export function Overview() {
   );
 }
 
-/** The chart has a library of its own, which is loaded after the first paint. */
+/** Loads the chart and its library after the first paint of the page. */
 function Chart() {
   const Loaded = useSignal<ComponentType | null>(null);
   useEffect(() => {
@@ -86,7 +87,7 @@ function Card({ title, href, children }: CardProps) {
 
 type Counters = NodeReport['stats']['dataplane']['packets'];
 
-/** The packets a second between the last two reports. */
+/** Returns the packets per second between the last two reports of the node. */
 function useRates(report: NodeReport | null): Counters | null {
   const rates = useSignal<Counters | null>(null);
   const before = useSignal<{ readonly at: number; readonly packets: Counters } | null>(null);
@@ -138,14 +139,7 @@ function Checks({ report }: { readonly report: NodeReport | null }) {
         <p aria-busy="true">…</p>
       ) : (
         <table class="checks">
-          <thead class="visually-hidden">
-            <tr>
-              <th>State</th>
-              <th>Check</th>
-              <th>Detail</th>
-              <th>Since</th>
-            </tr>
-          </thead>
+          <TableHead isHidden columns={['State', 'Check', 'Detail', 'Since']} />
           <tbody>
             {report.readiness.checks.map(({ name, ok, detail, since }) => (
               <tr key={name} class={ok ? '' : 'bad'}>
@@ -166,7 +160,7 @@ function Checks({ report }: { readonly report: NodeReport | null }) {
   );
 }
 
-/** The names of the readiness checks, for people. */
+/** Display texts for the names of the readiness checks. */
 export const CHECKS: Readonly<Record<string, string>> = {
   dataplane_running: 'Datapath',
   dataplane_config: 'Interfaces',

@@ -18,7 +18,13 @@ type Fields = Readonly<Record<(typeof FIELDS)[number], string>>;
 const fieldsIn = (search: URLSearchParams): Fields =>
   Object.fromEntries(FIELDS.map((name) => [name, search.get(name) ?? (name === 'proto' ? 'tcp' : '')])) as Fields;
 
-/** Why is a flow allowed or denied, and what would let it pass? */
+/** The ICMP protocols, and the type of an echo request. */
+const ECHO_REQUEST: ReadonlyMap<string, number> = new Map([
+  ['icmp', 8],
+  ['icmpv6', 128],
+]);
+
+/** The page Why: explains why a flow is allowed or denied, and which change would allow it. */
 export function Why() {
   const fields = useSignal(fieldsIn(query.value));
   const of = query.value.get('of') ?? '';
@@ -62,7 +68,7 @@ export function Why() {
               fields.value = { ...fields.value, proto: event.currentTarget.value };
             }}
           >
-            {['tcp', 'udp', 'icmp'].map((name) => (
+            {['tcp', 'udp', ...ECHO_REQUEST.keys()].map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>
@@ -112,13 +118,14 @@ function Field({ name, label, fields, required = false, numeric = false }: Field
 }
 
 function packetOf({ src, dst, proto, dst_port, src_port, hostname }: Fields): Schemas['ExplainPacket'] {
+  const type = ECHO_REQUEST.get(proto);
   return {
     src,
     dst,
     proto: proto,
-    ...(dst_port === '' || proto === 'icmp' ? {} : { dst_port: Number(dst_port) }),
-    ...(src_port === '' || proto === 'icmp' ? {} : { src_port: Number(src_port) }),
-    ...(proto === 'icmp' ? { icmp_type: 8, icmp_code: 0 } : {}),
+    ...(dst_port === '' || type !== undefined ? {} : { dst_port: Number(dst_port) }),
+    ...(src_port === '' || type !== undefined ? {} : { src_port: Number(src_port) }),
+    ...(type === undefined ? {} : { icmp_type: type, icmp_code: 0 }),
     ...(hostname === '' ? {} : { hostname }),
   };
 }
@@ -157,7 +164,7 @@ function Answer({ flow, of }: { readonly flow: Fields; readonly of: AskedPolicy 
 const flowText = ({ src, dst, proto, dst_port, hostname }: Fields) =>
   `${src} → ${dst} ${dst_port === '' ? proto : `${proto}/${dst_port}`}${hostname === '' ? '' : ` as ${hostname}`}`;
 
-/** The smallest change that lets the flow pass, as the node proposes it. */
+/** Shows the smallest change that the node proposes to allow the flow. */
 function WhatWouldHelp({ flow, of }: { readonly flow: Fields; readonly of: AskedPolicy }) {
   const { src, dst, proto, dst_port, hostname } = flow;
   const question = usePolled(
@@ -169,7 +176,7 @@ function WhatWouldHelp({ flow, of }: { readonly flow: Fields; readonly of: Asked
             from: [src],
             to: [dst],
             proto: proto,
-            ...(dst_port === '' || proto === 'icmp' ? {} : { ports: [Number(dst_port)] }),
+            ...(dst_port === '' || ECHO_REQUEST.has(proto) ? {} : { ports: [Number(dst_port)] }),
             ...(hostname === '' ? {} : { name: hostname }),
           },
           signal,

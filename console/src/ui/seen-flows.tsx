@@ -13,11 +13,15 @@ type ImpactFlow = Schemas['ImpactFlow'];
 type SeenFlow = Schemas['SeenFlow'];
 
 const ROWS = 8;
-const ECHO_REQUEST = 8;
+/** The types of echo requests of ICMP and ICMPv6. */
+const ECHO_REQUESTS: readonly (number | null)[] = [8, 128];
 
 type Props = { readonly impact: Impact | null; readonly unavailable: string | null };
 
-/** Which of the flows that the node has seen a change affects, and the time of which this is known. */
+/**
+ * Lists the flows of the last days that a change affects, and the period from which the node has recorded
+ * flows.
+ */
 export function SeenFlows({ impact, unavailable }: Props) {
   const shown = useSignal(ROWS);
   return (
@@ -94,7 +98,7 @@ export function SeenEnds({ flow }: { readonly flow: SeenFlow }) {
   );
 }
 
-/** The cell with the link to the explanation of a flow. */
+/** The table cell with a link to the explanation of a flow. */
 export function WhyCell({ flow }: { readonly flow: SeenFlow }) {
   return <td>{canExplain(flow) && <a href={whyAddress(flow)}>Why?</a>}</td>;
 }
@@ -114,14 +118,14 @@ function EffectMark({ flow: { effect, depends } }: { readonly flow: ImpactFlow }
 
 type CoverageProps = { readonly node: string; readonly coverage: Impact['coverage'] };
 
-/** The flows that are recorded, and those that can be missing. */
+/** Shows which flows the node has recorded, and which can be missing. */
 export function Coverage({ node, coverage }: CoverageProps) {
   const { since, until, recorded_minutes: minutes, flows, folded, events_lost: lost, recording } = coverage;
   const seconds = (Date.parse(until) - Date.parse(since)) / 1_000;
   const missing = [
     ...(lost > 0 ? [`${full(lost)} events were lost`] : []),
     ...(coverage.events_not_recorded > 0 ? [`${full(coverage.events_not_recorded)} events were not recorded`] : []),
-    ...(folded > 0 ? [`${full(folded)} rows stand for all flows of one source to a network`] : []),
+    ...(folded > 0 ? [`${full(folded)} rows stand for several flows each`] : []),
   ];
   return (
     <p class="muted">
@@ -143,9 +147,11 @@ function serviceText({ proto, dst_port: port, icmp_type: type }: SeenFlow): stri
   return type === null ? name : `${name}/${type}`;
 }
 
-/** The page Why asks about one flow, and about no ICMP but echo requests. */
+/**
+ * Whether the page Why can explain a flow. It can explain only single flows, and of ICMP only echo requests.
+ */
 const canExplain = ({ folded, icmp_type: type }: SeenFlow): boolean =>
-  !folded && (type === null || type === ECHO_REQUEST);
+  !folded && (type === null || ECHO_REQUESTS.includes(type));
 
 function whyAddress({ src_ip: src, dst_ip: dst, proto, dst_port: port, hostname }: SeenFlow): string {
   return addressOf('why', {

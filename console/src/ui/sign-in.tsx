@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { session } from '../node.js';
+import { TextField } from './text-field.js';
 
 export function SignIn() {
   const token = useSignal('');
@@ -18,19 +19,7 @@ export function SignIn() {
           Run <code>weir console</code> on the node: it prints a link that signs in this browser once. Or paste a token
           of <code>weir token create</code>.
         </p>
-        <label class="field">
-          Token
-          <input
-            type="password"
-            autocomplete="off"
-            spellcheck={false}
-            required
-            value={token.value}
-            onInput={(event) => {
-              token.value = event.currentTarget.value;
-            }}
-          />
-        </label>
+        <TextField label="Token" text={token} input={{ type: 'password', required: true }} />
         {session.reason.value !== null && (
           <p class="failure" role="alert">
             {session.reason.value}

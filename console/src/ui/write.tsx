@@ -4,9 +4,10 @@ import { useId, useRef } from 'preact/hooks';
 import { session } from '../node.js';
 import { useAction } from './action.js';
 import { Failure } from './parts.js';
+import { TextField } from './text-field.js';
 import '../style/parts.css';
 
-/** Says on a page with controls for writes why they are disabled. */
+/** A note on a page with disabled buttons: the session may not change anything. */
 export function ReadOnlyNote() {
   if (session.mayWrite.value) return null;
   return (
@@ -24,7 +25,7 @@ type WriteProps = {
   readonly children: ComponentChildren;
 };
 
-/** A button that changes something. It is disabled for a session that may only read. */
+/** A button that changes the node. It is disabled for a read-only session. */
 export function WriteButton({ onClick, isBusy = false, primary = false, children }: WriteProps) {
   const mayWrite = session.mayWrite.value;
   return (
@@ -41,15 +42,18 @@ export function WriteButton({ onClick, isBusy = false, primary = false, children
 }
 
 type NamedProps = {
-  /** The text of the button that opens the dialog, and of the one that does it. */
+  /** The text of the button that opens the dialog, and of the button that confirms it. */
   readonly label: string;
-  /** What the person types to confirm: the name of what is removed. */
+  /** The name that the user must type to confirm: that of the object to remove. */
   readonly name: string;
   readonly children: ComponentChildren;
   readonly onConfirm: () => Promise<unknown>;
 };
 
-/** A button for what cannot be undone: a person types the name of what is removed, and reads what that does. */
+/**
+ * A button for an action that cannot be undone. Its dialog describes the effect, and the user must type the
+ * name of the object to remove.
+ */
 export function NamedConfirm({ label, name, children, onConfirm }: NamedProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const typed = useSignal('');
@@ -74,19 +78,14 @@ export function NamedConfirm({ label, name, children, onConfirm }: NamedProps) {
         <form onSubmit={submit} class="named">
           <h2 id={id}>{label}</h2>
           {children}
-          <label class="field">
-            <span>
-              Type <strong>{name}</strong> to confirm
-            </span>
-            <input
-              autocomplete="off"
-              spellcheck={false}
-              value={typed.value}
-              onInput={(event) => {
-                typed.value = event.currentTarget.value;
-              }}
-            />
-          </label>
+          <TextField
+            label={
+              <span>
+                Type <strong>{name}</strong> to confirm
+              </span>
+            }
+            text={typed}
+          />
           <Failure failure={action.failure.value} />
           <div class="actions">
             <button type="submit" class="primary danger" disabled={action.isBusy.value || typed.value.trim() !== name}>
@@ -109,7 +108,7 @@ type SecretProps = {
   readonly children: ComponentChildren;
 };
 
-/** A secret that the node shows once, with a button that copies it. */
+/** Shows a secret that the node returns only once, with a button to copy it. */
 export function ShownOnce({ title, secret, onDone, children }: SecretProps) {
   const copied = useSignal<boolean | null>(null);
   const field = useRef<HTMLTextAreaElement>(null);
@@ -118,7 +117,8 @@ export function ShownOnce({ title, secret, onDone, children }: SecretProps) {
       await navigator.clipboard.writeText(secret);
       copied.value = true;
     } catch {
-      // The clipboard needs HTTPS or this machine. The selected text can be copied by the keyboard.
+      // Select the text, so that the user can copy it by the keyboard: the clipboard API needs HTTPS or
+      // localhost.
       field.current?.select();
       copied.value = false;
     }

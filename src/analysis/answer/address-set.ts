@@ -1,16 +1,30 @@
-import type { AddressSpace, Span } from '#analysis/engine/address-space.js';
+import { type AddressSpace, everythingIn, type FamilySpans, type Span } from '#analysis/engine/address-space.js';
 import { itemAt } from '#arrays/read.js';
 import type { AddressSet } from '#contracts/analysis/flow-region.js';
 
-/** The maximum number of networks in an answer for one set. */
+/** The maximum number of networks of each family in an answer for one set. */
 const LISTED = 12;
 
 /**
- * Returns the addresses of ascending spans as networks, or as one network and what is missing in it,
- * whichever is shorter.
+ * Returns a set of addresses (ascending ranges of one or both IP families). Those of a family are a list of
+ * networks, or one network with exceptions, whichever is shorter.
  */
-export function addressSet(spans: readonly Span[], space: AddressSpace): AddressSet {
-  const addresses = spans.reduce((sum, span) => sum + space.sizeOf(span), 0n).toString();
+export function addressSet(families: readonly FamilySpans[]): AddressSet {
+  const sets = families.map(setOfFamily);
+  return {
+    networks: sets.flatMap(({ networks }) => networks),
+    except: sets.flatMap(({ except }) => except),
+    omitted: sets.reduce((sum, { omitted }) => sum + omitted, 0),
+    addresses: sets.reduce((sum, { addresses }) => sum + addresses, 0n).toString(),
+  };
+}
+
+/** Whether a set has all addresses of one family, and no others. */
+export const isEverything = ({ networks, except }: AddressSet, space: AddressSpace): boolean =>
+  networks.length === 1 && except.length === 0 && networks[0] === itemAt(space.networksOf(everythingIn(space)), 0);
+
+function setOfFamily({ spans, space }: FamilySpans): Omit<AddressSet, 'addresses'> & { readonly addresses: bigint } {
+  const addresses = spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
   const networks = listed(spans, space);
   const except = exceptionsOf(spans, space);
   if (except !== null && 1 + except.missing.count < networks.count)
@@ -46,18 +60,3 @@ function exceptionsOf(spans: readonly Span[], space: AddressSpace): { around: st
   if (from < around.end) gaps.push({ start: from, end: around.end });
   return { around: itemAt(space.networksOf(around), 0), missing: listed(gaps, space) };
 }
-
-/** Returns the set as a text: `any`, or the networks and exceptions, separated by commas. */
-export function addressText({ networks, except, omitted }: AddressSet, space: AddressSpace): string {
-  const everything = everythingOf(space);
-  const host = `/${space.bits}`;
-  const nameOf = (network: string): string =>
-    network === everything ? 'any' : network.endsWith(host) ? network.slice(0, -host.length) : network;
-  const more = omitted > 0 ? ` and ${omitted} more` : '';
-  const text = networks.map(nameOf).join(', ');
-  return except.length === 0 ? `${text}${more}` : `${text} except ${except.map(nameOf).join(', ')}${more}`;
-}
-
-/** Returns the network of all addresses, such as `0.0.0.0/0`. */
-export const everythingOf = (space: AddressSpace): string =>
-  space.networksOf(space.spanOf({ address: 0, length: 0 })).join();

@@ -1,6 +1,8 @@
-import { type AddressSpace, mergedSpans } from '#analysis/engine/address-space.js';
+import { formatPrefix, parseCidr } from '#addresses/ip-address.js';
+import { type AddressSpace, type FamilySpans, mergedSpans, spansOf } from '#analysis/engine/address-space.js';
 import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
 import { type Change, type Entry, passes } from '#analysis/engine/decision-lists.js';
+import { addressText } from '#contracts/analysis/address-text.js';
 import type {
   AskAnswer,
   DecidedRegion,
@@ -10,13 +12,19 @@ import type {
   Remedy,
 } from '#contracts/analysis/flow-question.js';
 import type { AddressSet, FlowDecider } from '#contracts/analysis/flow-region.js';
-import type { Policy } from '#contracts/policy/policy-model.js';
-import { addressSet, addressText } from './address-set.js';
-import { flowRegion } from './flow-region.js';
+import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import { addressSet } from './address-set.js';
+import { flowCount, flowRegion } from './flow-region.js';
+import { inTurn } from './in-turn.js';
 import { type QuestionProblem, type ReadQuestion, readQuestion } from './question.js';
-import { flowsOf, serviceText } from './service-set.js';
+import { serviceText } from './service-set.js';
 
-export type AskOptions = { readonly space: AddressSpace; readonly limit: number; readonly steps: number };
+export type AskOptions = {
+  /** The families of the flows that the answer is about. */
+  readonly spaces: readonly AddressSpace[];
+  readonly limit: number;
+  readonly steps: number;
+};
 
 const OBSTACLES = 5;
 
@@ -29,43 +37,55 @@ export function askPolicy(
   asked: FlowQuestion,
   options: AskOptions,
 ): AskAnswer | readonly QuestionProblem[] {
-  const { space, limit, steps } = options;
-  const read = readQuestion(asked, policy, space);
-  if (!('question' in read)) return read;
-  const passing = flowsThat('pass', policy, read, { space, steps });
-  const denied = flowsThat('are_denied', policy, read, { space, steps });
+  const { spaces, limit, steps } = options;
+  const read = readQuestion(asked, policy, spaces);
+  if (!('questions' in read)) return read;
+  const passing = flowsThat('pass', policy, read, { spaces, steps });
+  const denied = flowsThat('are_denied', policy, read, { spaces, steps });
   const left = [passing, denied].map(({ compared }) => compared.left).find(({ length }) => length > 0);
   const isComplete = left === undefined;
   // Sources that were not compared can have flows of either kind.
   const isNone = ({ parts, compared }: Side) => parts.length === 0 && compared.left.length === 0;
   const answer: FlowAnswer = isNone(passing) ? 'never' : isNone(denied) ? 'always' : 'sometimes';
-  const list = ({ parts, compared }: Side) => parts.slice(0, limit).map((part) => formatted(part, compared, space));
-  const sources = mergedSpans(passing.parts.flatMap(({ region }) => region.sources));
-  const passingSources = sources.length === 0 ? null : addressSet(sources, space);
+  const list = ({ parts, compared }: Side) => parts.slice(0, limit).map((part) => formatted(part, compared));
+  const sources = sourcesOf(passing.parts, spaces);
+  const passingSources = sources.length === 0 ? null : addressSet(sources);
   return {
     answer,
-    summary: summaryOf(answer, asked, { passing, denied, passingSources, isComplete }, space),
+    summary: summaryOf(answer, asked, { passing, denied, passingSources, isComplete }),
     complete: isComplete,
-    left: left === undefined ? null : addressSet(left, space),
+    left: left === undefined ? null : addressSet(left),
     flows: { passing: total(passing.parts), denied: total(denied.parts) },
     passing: list(passing),
     passing_omitted: Math.max(0, passing.parts.length - limit),
     passing_sources: passingSources,
     denied: list(denied),
     denied_omitted: Math.max(0, denied.parts.length - limit),
-    obstacles: obstaclesOf(denied.parts, policy, asked, space),
+    obstacles: obstaclesOf(denied.parts, policy, asked, spaces),
   };
 }
 
-/** Returns the flows of a question that pass, or those that are denied, the largest part first. */
+/** Returns the sources of parts of an answer, for each family that has some. */
+function sourcesOf(parts: readonly Part[], spaces: readonly AddressSpace[]): readonly FamilySpans[] {
+  return spaces
+    .map((space) => {
+      const own = parts.filter(({ region }) => region.space === space);
+      return { space, spans: mergedSpans(own.flatMap(({ region }) => region.sources)) };
+    })
+    .filter(({ spans }) => spans.length > 0);
+}
+
+/**
+ * Returns the flows of a question that pass, or those that are denied; the largest part of each family first.
+ */
 export function flowsThat(
   wanted: 'pass' | 'are_denied',
   policy: Policy,
-  { question, known }: ReadQuestion,
-  { space, steps }: Pick<AskOptions, 'space' | 'steps'>,
+  { questions, known }: ReadQuestion,
+  { spaces, steps }: Pick<AskOptions, 'spaces' | 'steps'>,
 ): Side {
   const other = constant(wanted === 'pass' ? 'deny' : 'allow');
-  return sideOf(compare(policy, other, { space, steps, question, known, byRule: true }), wanted === 'pass', space);
+  return sideOf(compare(policy, other, { spaces, steps, questions, known, byRule: true }), wanted === 'pass', spaces);
 }
 
 const constant = (action: 'allow' | 'deny'): Policy => ({
@@ -73,7 +93,7 @@ const constant = (action: 'allow' | 'deny'): Policy => ({
   default: { action, mode: 'enforce', from: 'fallback' },
 });
 
-/** A region of the answer, before it is formatted. */
+/** A set of flows in the answer, before it is converted to JSON. */
 export type Part = {
   readonly region: Region;
   readonly change: Change;
@@ -82,15 +102,15 @@ export type Part = {
 };
 export type Side = { readonly parts: readonly Part[]; readonly compared: Compared };
 
-function sideOf(compared: Compared, isPassing: boolean, space: AddressSpace): Side {
-  const count = (spans: Region['sources']) => spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
+function sideOf(compared: Compared, isPassing: boolean, spaces: readonly AddressSpace[]): Side {
   const parts = compared.regions.flatMap((region) => {
-    const flows = count(region.sources) * count(region.destinations) * flowsOf(region.keys, region.sourcePorts);
+    const flows = flowCount(region);
     return region.changes
       .filter(({ attribute, from }) => attribute === 'verdict' && passes(from.outcome) === isPassing)
       .map((change) => ({ region, change, flows, decider: deciderOf(change.from, compared) }));
   });
-  return { parts: parts.sort((one, other) => (one.flows < other.flows ? 1 : -1)), compared };
+  parts.sort((one, other) => (one.flows < other.flows ? 1 : -1));
+  return { parts: inTurn(parts, spaces, ({ region }) => region.space), compared };
 }
 
 function deciderOf({ outcome, tag }: Entry, compared: Compared): FlowDecider {
@@ -103,32 +123,40 @@ function deciderOf({ outcome, tag }: Entry, compared: Compared): FlowDecider {
   };
 }
 
-export function formatted(
-  { region, change, flows, decider }: Part,
-  compared: Compared,
-  space: AddressSpace,
-): DecidedRegion {
-  return { ...flowRegion(region, change, flows, compared, space), decider };
+export function formatted({ region, change, flows, decider }: Part, compared: Compared): DecidedRegion {
+  return { ...flowRegion(region, change, flows, compared), decider };
 }
 
 const total = (parts: readonly Part[]): string => parts.reduce((sum, { flows }) => sum + flows, 0n).toString();
 
 /** Returns what denies the flows, the decider of most flows first. */
-function obstaclesOf(denied: readonly Part[], policy: Policy, asked: FlowQuestion, space: AddressSpace): Obstacle[] {
-  const found = new Map<string, { readonly first: Part; flows: bigint }>();
+function obstaclesOf(
+  denied: readonly Part[],
+  policy: Policy,
+  asked: FlowQuestion,
+  spaces: readonly AddressSpace[],
+): Obstacle[] {
+  const found = new Map<string, { readonly decider: FlowDecider; readonly parts: Part[]; flows: bigint }>();
   for (const part of denied) {
     const key = JSON.stringify(part.decider);
     const known = found.get(key);
-    if (known === undefined) found.set(key, { first: part, flows: part.flows });
-    else known.flows += part.flows;
+    if (known === undefined) {
+      found.set(key, { decider: part.decider, parts: [part], flows: part.flows });
+      continue;
+    }
+    known.flows += part.flows;
+    known.parts.push(part);
   }
   return [...found.values()]
     .sort((one, other) => (one.flows < other.flows ? 1 : -1))
     .slice(0, OBSTACLES)
-    .map(({ first, flows }) => ({
-      decider: first.decider,
+    .map(({ decider, parts, flows }) => ({
+      decider,
       flows: flows.toString(),
-      remedy: asked.to === undefined && asked.name === undefined ? null : remedyOf(first, policy, asked, space),
+      remedy:
+        asked.to === undefined && asked.name === undefined
+          ? null
+          : remedyOf(decider, largestOf(parts, spaces), policy, asked),
     }));
 }
 
@@ -136,10 +164,10 @@ function obstaclesOf(denied: readonly Part[], policy: Policy, asked: FlowQuestio
  * Returns the rule that lets the flows of an obstacle pass: before the rule that denies them, or at the end
  * of a group that contains the sources.
  */
-function remedyOf({ decider, region }: Part, policy: Policy, asked: FlowQuestion, space: AddressSpace): Remedy {
+function remedyOf(decider: FlowDecider, sources: readonly FamilySpans[], policy: Policy, asked: FlowQuestion): Remedy {
   const { to, name, proto, ports, src_ports, icmp_types } = asked;
   const match = {
-    dst_cidrs: to?.map((text) => (text.includes('/') ? text : `${text}/${space.bits}`)),
+    dst_cidrs: to?.map((text) => networkText(text)),
     dns_hostname: name,
     proto: proto ?? (ports === undefined && src_ports === undefined ? undefined : 'tcp'),
     dst_ports: ports,
@@ -152,15 +180,25 @@ function remedyOf({ decider, region }: Part, policy: Policy, asked: FlowQuestion
     match: Object.fromEntries(Object.entries(match).filter(([, value]) => value !== undefined)),
   };
   if (decider.source_group !== null) return { source_group: decider.source_group, before: decider.rule, rule };
-  const containing = policy.groups.find((group) =>
-    region.sources.every(({ start, end }) =>
-      group.sources.some((prefix) => {
-        const span = space.spanOf(prefix);
-        return span.start <= start && end <= span.end;
-      }),
-    ),
-  );
+  const containing = policy.groups.find((group) => sources.every((some) => contains(group, some)));
   return { source_group: containing?.id ?? null, before: null, rule };
+}
+
+/** Returns the sources of the largest part of each family. */
+const largestOf = (parts: readonly Part[], spaces: readonly AddressSpace[]): readonly FamilySpans[] =>
+  spaces.flatMap((space) => {
+    const largest = parts.find(({ region }) => region.space === space);
+    return largest === undefined ? [] : { space, spans: largest.region.sources };
+  });
+
+/** Whether a group has all these addresses as sources. */
+const contains = (group: Group, { space, spans }: FamilySpans): boolean =>
+  spans.every(({ start, end }) => spansOf(group.sources, space).some((own) => own.start <= start && end <= own.end));
+
+/** Returns an address or a network as a network. */
+function networkText(text: string): string {
+  const parsed = text.includes('/') ? undefined : parseCidr(text);
+  return parsed === undefined ? text : formatPrefix(parsed.prefix);
 }
 
 type Sides = {
@@ -173,7 +211,7 @@ type Sides = {
 /** The maximum number of rules and defaults that a summary names. */
 const NAMED = 2;
 
-function summaryOf(answer: FlowAnswer, asked: FlowQuestion, sides: Sides, space: AddressSpace): string {
+function summaryOf(answer: FlowAnswer, asked: FlowQuestion, sides: Sides): string {
   const { passing, denied, passingSources, isComplete } = sides;
   const end = isComplete ? '' : '; the answer is not complete';
   const none = 'there are no such flows';
@@ -181,13 +219,11 @@ function summaryOf(answer: FlowAnswer, asked: FlowQuestion, sides: Sides, space:
   if (answer === 'never') return `never: ${decidedBy(denied, 'deny', 'them') ?? none}${end}`;
   const [first] = passing.parts;
   if (first === undefined || denied.parts.length === 0) return `sometimes${end}`;
-  const who = asked.from === undefined && passingSources !== null ? `from ${addressText(passingSources, space)}` : '';
-  const region = formatted(first, passing.compared, space);
+  const who = asked.from === undefined && passingSources !== null ? `from ${addressText(passingSources)}` : '';
+  const region = formatted(first, passing.compared);
   const isOne = passing.parts.length === 1;
   const what =
-    asked.to === undefined && isOne
-      ? `to ${addressText(region.destinations, space)} ${serviceText(region.services)}`
-      : '';
+    asked.to === undefined && isOne ? `to ${addressText(region.destinations)} ${serviceText(region.services)}` : '';
   const where = [who, what].filter((text) => text !== '').join(' ');
   return `sometimes: ${decidedBy(passing, 'allow', where === '' ? 'a part' : where)}; ${decidedBy(denied, 'deny', 'the rest')}${end}`;
 }

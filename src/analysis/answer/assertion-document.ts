@@ -25,12 +25,13 @@ export function statementOf(assertion: Assertion): Statement {
 
 /**
  * Reads a document with assertions. Returns its problems if it is not valid. Does not check that the source
- * groups of its questions exist: each policy has its own.
+ * groups of its questions exist: each policy has its own. `spaces`: the families of the flows that an
+ * assertion can be about.
  */
 export function readAssertions(
   document: unknown,
   schema: z.ZodType,
-  space: AddressSpace,
+  spaces: readonly AddressSpace[],
 ): readonly Assertion[] | { readonly problems: readonly AssertionProblem[] } {
   const shape = shapeProblems(schema, document);
   if (shape.length > 0) return { problems: shape.map(({ path, ...told }) => ({ pointer: pointerOf(path), ...told })) };
@@ -38,17 +39,17 @@ export function readAssertions(
   const problems = [
     ...repeatedIds(assertions),
     ...tooManyFormer(assertions),
-    ...assertions.flatMap((assertion, at) => assertionProblems(assertion, `/assertions/${at}`, space)),
+    ...assertions.flatMap((assertion, at) => assertionProblems(assertion, `/assertions/${at}`, spaces)),
   ];
   return problems.length > 0 ? { problems } : assertions;
 }
 
 /** Returns the problems of the question of an assertion. `pointer`: that of the assertion. */
-function assertionProblems(assertion: Assertion, pointer: string, space: AddressSpace): AssertionProblem[] {
+function assertionProblems(assertion: Assertion, pointer: string, spaces: readonly AddressSpace[]): AssertionProblem[] {
   const statement = statementOf(assertion);
   if (statement.kind === 'opens_nothing_since') return [];
-  const read = readQuestion(statement.asked, null, space);
-  if ('question' in read) return [];
+  const read = readQuestion(statement.asked, null, spaces);
+  if ('questions' in read) return [];
   return read.map((problem) => ({
     pointer: `${pointer}/${statement.kind}${problem.pointer}`,
     code: 'invalid_value',

@@ -1,21 +1,26 @@
 import type { z } from 'zod';
-import { type AddressSpace, type Point, type Span, spansOf } from '#analysis/engine/address-space.js';
-import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
+import { type AddressSpace, everythingIn, type Point, type Span, spansOf } from '#analysis/engine/address-space.js';
+import { type Compared, compare } from '#analysis/engine/comparison.js';
 import { DeciderFinder } from '#analysis/engine/decider.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
+import { addressText } from '#contracts/analysis/address-text.js';
 import type { Assertion, AssertionResult, FormerPolicy } from '#contracts/analysis/assertion.js';
 import type { DecidedRegion, FlowQuestion } from '#contracts/analysis/flow-question.js';
 import type { Group, Policy } from '#contracts/policy/policy-model.js';
-import { addressText } from './address-set.js';
 import { type AskOptions, deciderText, flowsThat, formatted, type Part } from './ask.js';
 import { type AssertionProblem, readAssertions, statementOf } from './assertion-document.js';
 import { deciderName } from './decider-name.js';
 import { exampleOf } from './example-flow.js';
+import { flowCount } from './flow-region.js';
+import { inTurn } from './in-turn.js';
 import { askedGroup, groupNamed, type ReadQuestion, readQuestion } from './question.js';
-import { flowsOf, serviceText } from './service-set.js';
+import { serviceText } from './service-set.js';
 import { unregioned } from './unregioned.js';
 
-/** `formerOf`: returns the former policy of an assertion `opens_nothing_since`; null if there is none. */
+/**
+ * Options of a check. `formerOf`: returns the earlier policy with which an assertion `opens_nothing_since`
+ * compares; null if there is none.
+ */
 export type JudgeOptions = AskOptions & { readonly formerOf: (assertion: Assertion) => Policy | null };
 
 /**
@@ -28,7 +33,7 @@ export function checkAssertions(
   schema: z.ZodType,
   options: JudgeOptions & { readonly mayLackGroups: boolean },
 ): readonly AssertionResult[] | { readonly problems: readonly AssertionProblem[] } {
-  const read = readAssertions(document, schema, options.space);
+  const read = readAssertions(document, schema, options.spaces);
   if ('problems' in read) return read;
   const problems = read.flatMap((assertion, at) => {
     const statement = statementOf(assertion);
@@ -51,21 +56,19 @@ export function judged(assertion: Assertion, policy: Policy, options: JudgeOptio
     return resultOf(id, opened(as(former), as(policy), statement.former, options), options);
   }
   const { kind, asked } = statement;
-  const read = readQuestion(asked, policy, options.space);
-  if (!('question' in read)) {
+  const read = readQuestion(asked, policy, options.spaces);
+  if (!('questions' in read)) {
     const group = askedGroup(asked);
-    if (group === null) throw new Error(`check the assertion ${id}: its question is not valid`);
-    return unregioned(id, 'broken', `the policy has no source group ${group}`);
+    const isMissing = group !== null && groupNamed(policy, group) === null;
+    // A list can have an assertion about IPv6 from a time when the node enforced IPv6 policies.
+    const reason = isMissing ? `the policy has no source group ${group}` : (read[0]?.message ?? 'it is not valid');
+    return unregioned(id, 'broken', reason);
   }
-  const question = kind === 'only' ? fromOthers(asked, read, policy, options.space) : read;
+  const question = kind === 'only' ? fromOthers(asked, read, policy) : read;
   const wanted = kind === 'always' ? 'are_denied' : 'pass';
   const { parts, compared } = flowsThat(wanted, as(policy), question, options);
   const verb = kind === 'always' ? 'denies' : 'passes';
-  return resultOf(
-    id,
-    { parts, compared, verb, end: '', regionOf: (part) => formatted(part, compared, options.space) },
-    options,
-  );
+  return resultOf(id, { parts, compared, verb, end: '', regionOf: (part) => formatted(part, compared) }, options);
 }
 
 /** Returns the former policy of an assertion in words. */
@@ -86,7 +89,7 @@ type Contradiction<P extends { readonly flows: bigint }> = {
 function resultOf<P extends { readonly flows: bigint }>(
   id: string,
   { parts, compared, verb, end, regionOf }: Contradiction<P>,
-  { limit, space }: JudgeOptions,
+  { limit }: JudgeOptions,
 ): AssertionResult {
   const result = parts.length > 0 ? 'broken' : compared.left.length > 0 ? 'unknown' : 'holds';
   if (result === 'holds') return unregioned(id, result, 'the assertion holds');
@@ -97,15 +100,15 @@ function resultOf<P extends { readonly flows: bigint }>(
   return {
     id,
     result,
-    message: messageOf(regions[0] ?? regionOf(largest), verb, parts.length - 1, space) + end,
+    message: messageOf(regions[0] ?? regionOf(largest), verb, parts.length - 1) + end,
     regions,
     regions_omitted: parts.length - regions.length,
   };
 }
 
-function messageOf(first: DecidedRegion, verb: string, others: number, space: AddressSpace): string {
+function messageOf(first: DecidedRegion, verb: string, others: number): string {
   const { sources, destinations, services, conditions, decider } = first;
-  const flows = `${addressText(sources, space)} → ${addressText(destinations, space)} ${serviceText(services)}`;
+  const flows = `${addressText(sources)} → ${addressText(destinations)} ${serviceText(services)}`;
   const when = conditions.length === 0 ? '' : ' under conditions';
   const more = others === 0 ? '' : `, and ${others} more ${others === 1 ? 'region' : 'regions'}`;
   return `${deciderText(decider)} ${verb} ${flows}${when}${more}`;
@@ -115,27 +118,28 @@ type Opened = Pick<Part, 'region' | 'change' | 'flows'>;
 
 /** Returns the flows that pass, and that a former policy denied. */
 function opened(former: Policy, policy: Policy, named: FormerPolicy, options: JudgeOptions): Contradiction<Opened> {
-  const { space, steps } = options;
-  const compared = compare(former, policy, { space, steps });
+  const { spaces, steps } = options;
+  const compared = compare(former, policy, { spaces, steps });
   const { conditions } = compared;
-  const count = (spans: Region['sources']) => spans.reduce((sum, span) => sum + space.sizeOf(span), 0n);
   const parts = compared.regions.flatMap((region) => {
-    const flows = count(region.sources) * count(region.destinations) * flowsOf(region.keys, region.sourcePorts);
+    const flows = flowCount(region);
     return region.changes.filter(opens).map((change) => ({ region, change, flows }));
   });
-  let finder: DeciderFinder | undefined;
+  const finders = new Map<AddressSpace, DeciderFinder>();
   const deciderFor = ({ region, change }: Opened) => {
-    finder ??= new DeciderFinder(policy, space, conditions);
+    const finder = finders.get(region.space) ?? new DeciderFinder(policy, region.space, conditions);
+    finders.set(region.space, finder);
     const holding = conditions.closure(conditions.atomsOf(change.condition)) ?? new Set();
-    const { inspected: _, ...decider } = deciderName(finder.decide(exampleOf(region, space), holding));
+    const { inspected: _, ...decider } = deciderName(finder.decide(exampleOf(region), holding));
     return decider;
   };
+  parts.sort((one, other) => (one.flows < other.flows ? 1 : -1));
   return {
-    parts: parts.sort((one, other) => (one.flows < other.flows ? 1 : -1)),
+    parts: inTurn(parts, spaces, ({ region }) => region.space),
     compared,
     verb: 'passes',
     end: `; ${formerText(named)} denied them`,
-    regionOf: (part) => formatted({ ...part, decider: deciderFor(part) }, compared, space),
+    regionOf: (part) => formatted({ ...part, decider: deciderFor(part) }, compared),
   };
 }
 
@@ -162,21 +166,31 @@ function enforcedGroup(group: Group): Group {
 }
 
 /** Returns the question about all sources that are not in `from`, and that its selectors do not select. */
-export function fromOthers(asked: FlowQuestion, read: ReadQuestion, policy: Policy, space: AddressSpace): ReadQuestion {
+export function fromOthers(asked: FlowQuestion, read: ReadQuestion, policy: Policy): ReadQuestion {
   const named = askedGroup(asked);
   const group = named === null ? null : groupNamed(policy, named);
-  const own = group === null ? (read.question.sources ?? []) : spansOf(group.sources, space);
   const selectors = new Set(group?.selectors.map(({ key }) => key));
+  const questions = new Map(
+    [...read.questions].map(([space, question]) => {
+      const own = group === null ? (question.sources ?? []) : spansOf(group.sources, space);
+      return [space, { ...question, sources: othersThan(own, space) }];
+    }),
+  );
+  return {
+    questions,
+    known: (atom) => (atom.kind === 'selected' && selectors.has(atom.key) ? false : read.known(atom)),
+  };
+}
+
+/** Returns all addresses of a family that are not in ascending spans. */
+function othersThan(spans: readonly Span[], space: AddressSpace): readonly Span[] {
+  const everything = everythingIn(space);
   const others: Span[] = [];
-  let from: Point = space.spanOf({ address: 0, length: 0 }).start;
-  for (const { start, end } of own) {
+  let from: Point = everything.start;
+  for (const { start, end } of spans) {
     if (from < start) others.push({ start: from, end: start });
     from = end;
   }
-  if (from < space.end) others.push({ start: from, end: space.end });
-  return {
-    ...read,
-    question: { ...read.question, sources: others },
-    known: (atom) => (atom.kind === 'selected' && selectors.has(atom.key) ? false : read.known(atom)),
-  };
+  if (from < everything.end) others.push({ start: from, end: everything.end });
+  return others;
 }

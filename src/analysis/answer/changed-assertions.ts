@@ -1,4 +1,4 @@
-import { overlap } from '#analysis/engine/address-space.js';
+import { type AddressSpace, overlap } from '#analysis/engine/address-space.js';
 import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
 import { passes } from '#analysis/engine/decision-lists.js';
 import type { ValueSet } from '#analysis/engine/pieces.js';
@@ -26,9 +26,9 @@ export function affectedAssertions(
   before: Policy,
   after: Policy,
   assertions: readonly Assertion[],
-  { space, steps }: Omit<AskOptions, 'limit'>,
+  { spaces, steps }: Omit<AskOptions, 'limit'>,
 ): readonly Assertion[] {
-  const compared = compare(before, after, { space, steps });
+  const compared = compare(before, after, { spaces, steps });
   const changed = new ChangedFlows(compared);
   return assertions.filter((assertion) => {
     const statement = statementOf(assertion);
@@ -36,11 +36,11 @@ export function affectedAssertions(
       return compared.left.length > 0 || changed.opens(assertion.judge === 'enforced');
     const { kind, asked } = statement;
     if (hasOtherSources(askedGroup(asked), before, after)) return true;
-    const read = readQuestion(asked, after, space);
-    // Without its source group, the assertion is broken before and after the change.
-    if (!('question' in read)) return true;
-    const { question } = kind === 'only' ? fromOthers(asked, read, after, space) : read;
-    return changed.touches(question);
+    const read = readQuestion(asked, after, spaces);
+    // Without its source group, or about IPv6 on a node that enforces no IPv6 policies, it is broken.
+    if (!('questions' in read)) return true;
+    const { questions } = kind === 'only' ? fromOthers(asked, read, after) : read;
+    return [...questions].some(([space, question]) => changed.touches(space, question));
   });
 }
 
@@ -94,12 +94,13 @@ class ChangedFlows {
     );
   }
 
-  /** Whether the change decides a flow of a question otherwise, or may do so. */
-  touches({ sources = null, destinations = null, keys, sourcePorts = null }: Question): boolean {
-    const { left } = this.compared;
-    if (left.length > 0 && (sources === null || overlap(left, sources))) return true;
+  /** Whether the change decides a flow of a question about one family otherwise, or may do so. */
+  touches(space: AddressSpace, { sources = null, destinations = null, keys, sourcePorts = null }: Question): boolean {
+    const left = this.compared.left.find((one) => one.space === space);
+    if (left !== undefined && (sources === null || overlap(left.spans, sources))) return true;
     return this.#regions.some(
       (region) =>
+        region.space === space &&
         (destinations === null || overlap(region.destinations, destinations)) &&
         (keys === undefined || haveCommon(region.keys, keys)) &&
         (sourcePorts === null || haveCommon(region.sourcePorts, sourcePorts)) &&

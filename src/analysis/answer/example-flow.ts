@@ -5,21 +5,21 @@ import type { Flow } from '#analysis/engine/decider.js';
 import type { ValueSet } from '#analysis/engine/pieces.js';
 import { itemAt } from '#arrays/read.js';
 import type { FlowExample } from '#contracts/analysis/flow-region.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Family, ICMP, IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { portMapKey } from '#contracts/policy/program.js';
 
-const ECHO_REQUEST = 8 * 256;
-/** The services that an example has if the region has them, the first of them first. */
-const USUAL = [
-  ...[443, 80, 22].map((port) => portMapKey(IPPROTO.tcp, port)),
-  portMapKey(IPPROTO.udp, 53),
-  portMapKey(IPPROTO.icmp, ECHO_REQUEST),
-];
+const USUAL_PORTS = [...[443, 80, 22].map((port) => portMapKey(IPPROTO.tcp, port)), portMapKey(IPPROTO.udp, 53)];
+/** The services that an example has if the region has them, the first of them first; then an echo request. */
+const USUAL: Readonly<Record<Family, readonly number[]>> = {
+  ipv4: [...USUAL_PORTS, portMapKey(ICMP.ipv4, 8 * 256)],
+  ipv6: [...USUAL_PORTS, portMapKey(ICMP.ipv6, 128 * 256)],
+};
 const USUAL_SOURCE_PORT = 40_000;
 
 /** Returns one flow of a region. It has usual ports and host addresses if the region has them. */
-export function exampleOf(region: Region, space: AddressSpace): Flow {
-  const key = firstOf(region.keys, USUAL);
+export function exampleOf(region: Region): Flow {
+  const { space } = region;
+  const key = firstOf(region.keys, USUAL[space.family]);
   const hasPorts = PORT_PROTOCOLS.includes(key >>> 16);
   return {
     source: hostOf(region.sources, space),
@@ -45,7 +45,7 @@ export function explainRequest(
     dst: space.format(destination),
     proto,
     ...(PORT_PROTOCOLS.includes(proto) ? { src_port: sourcePort, dst_port: low16 } : {}),
-    ...(proto === IPPROTO.icmp ? { icmp_type: low16 >>> 8, icmp_code: low16 & 255 } : {}),
+    ...(proto === ICMP[space.family] ? { icmp_type: low16 >>> 8, icmp_code: low16 & 255 } : {}),
     ...(name == null ? {} : { hostname: name }),
   };
 }

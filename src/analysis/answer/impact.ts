@@ -1,7 +1,8 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { AddressSpace } from '#analysis/engine/address-space.js';
-import type { Compared, Region } from '#analysis/engine/comparison.js';
-import type { Atom } from '#analysis/engine/conditions.js';
-import type { Decider, DeciderFinder } from '#analysis/engine/decider.js';
+import type { Region } from '#analysis/engine/comparison.js';
+import type { Atom, Conditions } from '#analysis/engine/conditions.js';
+import type { Decider, DeciderFinder, Flow } from '#analysis/engine/decider.js';
 import { type Change, passes } from '#analysis/engine/decision-lists.js';
 import { bySources, RegionIndex } from '#analysis/engine/region-index.js';
 import { KEYS, PORTS } from '#analysis/engine/rule-diagrams.js';
@@ -9,24 +10,41 @@ import { f64At, itemAt, u16At, u32At } from '#arrays/read.js';
 import type { DiffCause, DiffEffect } from '#contracts/analysis/diff-effect.js';
 import type { ImpactCount, ImpactFlow, PolicyImpact } from '#contracts/analysis/policy-impact.js';
 import { seenFlow, seenTime } from '#contracts/analysis/seen-flow.js';
-import { FOLDED, FOLDED_BITS, type SeenFlows, UNKNOWN_NAMES } from '#contracts/analysis/seen-flows.js';
+import {
+  type FlowRows,
+  FOLDED_DESTINATION,
+  FOLDED_LENGTHS,
+  FOLDED_SOURCE,
+  type SeenFlows,
+  UNKNOWN_NAMES,
+} from '#contracts/analysis/seen-flows.js';
+import { ADDRESS_WORDS, addressAt } from '#contracts/policy/address-words.js';
 import { PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import { deciderName } from './decider-name.js';
 import { impactSummary } from './impact-summary.js';
+import { type SeenPlaces, seenPlaces } from './seen-places.js';
+
+/** The change of the flows of one family. */
+export type FamilyChange = {
+  readonly space: AddressSpace;
+  readonly regions: readonly Region[];
+  readonly conditions: Conditions;
+  readonly finders: readonly [before: DeciderFinder, after: DeciderFinder];
+};
 
 export type ImpactOptions = {
-  readonly space: AddressSpace;
   /** The maximum number of flows in the answer. */
   readonly limit: number;
   readonly node: string;
+  /** Whether the comparison of the policies is complete. */
+  readonly isComplete: boolean;
   readonly effectOf: (change: Change) => DiffEffect;
   readonly causeOf: (change: Change) => DiffCause | null;
 };
 
 /** The effect of a change on one seen flow. `change`: one of the changes of its region, with this effect. */
 type Affected = { readonly effect: DiffEffect; readonly depends: boolean; readonly change: Change };
-type Finders = readonly [before: DeciderFinder, after: DeciderFinder];
 
 /**
  * The facts that all flows of a region share. `first`: the effect that comes first, if facts that are not
@@ -48,89 +66,141 @@ const ORDER: readonly DiffEffect[] = ['closes', 'opens', 'inspection', 'audit'];
  */
 const STEPS = 200_000;
 const SOURCE_PORT = 40_000;
-const HOSTS = 2 ** (32 - FOLDED_BITS);
 
-/** Returns which of the seen flows a change affects. */
-export function policyImpact(
-  compared: Compared,
-  finders: Finders,
-  seen: SeenFlows,
-  options: ImpactOptions,
-): PolicyImpact {
-  const rows = new AffectedRows(compared, finders, seen, options);
-  const effects = rows.effects();
-  const flows = rows.first(options.limit).map((row) => rows.flow(row));
+/** Returns which of the seen flows a change affects. Flows of a family that is not given are not affected. */
+export function policyImpact(families: readonly FamilyChange[], seen: SeenFlows, options: ImpactOptions): PolicyImpact {
+  const work = { steps: 0 };
+  const affected = families.map((family) => new AffectedRows(family, seen, options, work));
+  const effects = Object.fromEntries(
+    ORDER.map((effect) => [effect, { ...counts(), depends: counts() }]),
+  ) as unknown as Effects;
+  for (const rows of affected) rows.addTo(effects);
+  const flows = affected
+    .flatMap((rows) => rows.first(options.limit))
+    .sort((one, other) => one.place - other.place)
+    .slice(0, options.limit)
+    .map(({ flow }) => flow());
   return {
     node: options.node,
-    summary: impactSummary(effects, seen.coverage, compared.left.length === 0),
+    summary: impactSummary(effects, seen.coverage, options.isComplete),
     coverage: seenTime(seen),
     effects,
     flows,
-    flows_omitted: rows.count - flows.length,
+    flows_omitted: affected.reduce((sum, { count }) => sum + count, 0) - flows.length,
   };
 }
 
 type Mutable<T> = { -readonly [Name in keyof T]: T[Name] };
+type Effects = Readonly<Record<DiffEffect, Mutable<ImpactCount> & { readonly depends: Mutable<ImpactCount> }>>;
+const counts = (): Mutable<ImpactCount> => ({ flows: 0, connections: 0 });
 
-/** Finds the rows of the seen flows that a change affects. */
+/** An affected row. Rows with a lower place come first. */
+type Placed = { readonly place: number; readonly flow: () => ImpactFlow };
+
+/** Finds the rows of one family that a change affects. */
 class AffectedRows {
   count = 0;
   /** The effect of the change on each row; undefined if it has none. */
   readonly #affected: (Affected | undefined)[];
-  readonly #work = { steps: 0 };
   readonly #plans = new Map<Region, Plan>();
+  readonly #rows: FlowRows;
+  readonly #places: SeenPlaces;
+  /** The row that `#visit` looks for. */
+  readonly #visited = { row: 0, isPart: false };
+  /** The places of the sources and destinations of the rows. */
+  readonly #sources: Uint32Array;
+  readonly #destinations: Uint32Array;
 
   constructor(
-    private readonly compared: Compared,
-    private readonly finders: Finders,
+    private readonly of: FamilyChange,
     private readonly seen: SeenFlows,
     private readonly options: ImpactOptions,
+    private readonly work: { steps: number },
   ) {
-    const { regions } = compared;
-    this.#affected = new Array<Affected | undefined>(seen.count).fill(undefined);
+    const { regions, space } = of;
+    const rows = seen[space.family];
+    this.#rows = rows;
+    this.#affected = new Array<Affected | undefined>(rows.count).fill(undefined);
+    this.#places = seenPlaces(regions, space);
+    this.#sources = this.#places.firstOf(rows.sources, rows.count);
+    this.#destinations = this.#places.firstOf(rows.destinations, rows.count);
     for (const region of regions) this.#plans.set(region, this.#planOf(region));
-    const rows = rowsBySource(seen);
-    for (const some of bySources(regions, options.space)) this.#look(new RegionIndex(some, options.space), rows);
+    const wide = this.#wideRows();
+    const isWide = new Set(wide.map(({ row }) => row));
+    const sorted = rowsBySource(this.#sources, rows.count).filter((row) => !isWide.has(row));
+    for (const some of bySources(regions, this.#places.placeOf)) {
+      const index = new RegionIndex(some, this.#places.placeOf);
+      this.#look(index, sorted);
+      for (const each of wide) this.#lookWide(index, each);
+    }
   }
 
-  effects(): PolicyImpact['effects'] {
-    const counts = (): Mutable<ImpactCount> => ({ flows: 0, connections: 0 });
-    const effects = Object.fromEntries(ORDER.map((effect) => [effect, { ...counts(), depends: counts() }])) as Record<
-      DiffEffect,
-      Mutable<ImpactCount> & { readonly depends: Mutable<ImpactCount> }
-    >;
-    for (const row of this.#rows()) {
+  /** Adds the number of flows with each effect, and how often they were seen. */
+  addTo(effects: Effects): void {
+    for (const row of this.#affectedRows()) {
       const affected = this.#affected[row] as Affected;
       const of = effects[affected.effect];
       const count = affected.depends ? of.depends : of;
       count.flows++;
       count.connections += this.#timesOf(row);
     }
-    return effects;
+  }
+
+  /**
+   * Returns the rows whose sources are at several places, with the last place. No bound of a region divides
+   * the sources of any other row, so all of them change as the first one does.
+   */
+  #wideRows(): WideRow[] {
+    const { sources, services, count } = this.#rows;
+    const { source: length } = FOLDED_LENGTHS[this.of.space.family];
+    const wide: WideRow[] = [];
+    for (let row = 0; row < count; row++) {
+      if ((u32At(services, row) & FOLDED_SOURCE) === 0) continue;
+      const lastSource = this.#places.lastOf(sources, row, length);
+      if (lastSource > u32At(this.#sources, row)) wide.push({ row, lastSource });
+    }
+    return wide;
   }
 
   #look(index: RegionIndex, rows: Uint32Array): void {
-    const { sources, destinations, services } = this.seen;
-    let row = 0;
-    let isFolded = false;
-    const visit = (region: Region): void => this.#note(row, this.#affectedBy(region, row, isFolded));
     let source = -1;
     let isSelected = false;
-    for (let at = firstFrom(rows, sources, index.firstSource); at < rows.length; at++) {
-      row = u32At(rows, at);
-      if (u32At(sources, row) !== source) {
-        source = u32At(sources, row);
+    for (let at = firstFrom(rows, this.#sources, index.firstSource); at < rows.length; at++) {
+      const row = u32At(rows, at);
+      if (u32At(this.#sources, row) !== source) {
+        source = u32At(this.#sources, row);
         if (source > index.lastSource) return;
-        isSelected = index.select(source);
+        isSelected = index.select(source, source);
       }
-      if (!isSelected) continue;
-      const service = u32At(services, row);
-      const destination = u32At(destinations, row);
-      isFolded = service >= FOLDED;
-      const key = isFolded ? service - FOLDED : service;
-      const last = isFolded ? destination + HOSTS - 1 : destination;
-      index.visit(destination, last, key, isFolded ? key + 0xffff : key, visit);
+      if (isSelected) this.#visit(index, row, u32At(this.#rows.services, row) >= FOLDED_DESTINATION);
     }
+  }
+
+  #lookWide(index: RegionIndex, { row, lastSource }: WideRow): void {
+    const source = u32At(this.#sources, row);
+    if (source > index.lastSource || lastSource < index.firstSource) return;
+    if (index.select(source, lastSource)) this.#visit(index, row, true);
+  }
+
+  readonly #found = (region: Region): void => {
+    const { row, isPart } = this.#visited;
+    this.#note(row, this.#affectedBy(region, row, isPart));
+  };
+
+  /** `isPart`: a region can have a part of the flows of the row. */
+  #visit(index: RegionIndex, row: number, isPart: boolean): void {
+    const service = u32At(this.#rows.services, row);
+    const key = service & (KEYS - 1);
+    const destination = u32At(this.#destinations, row);
+    this.#visited.row = row;
+    this.#visited.isPart = isPart;
+    if (service < FOLDED_DESTINATION) {
+      index.visit(destination, destination, key, key, this.#found);
+      return;
+    }
+    const { destination: length } = FOLDED_LENGTHS[this.of.space.family];
+    const last = this.#places.lastOf(this.#rows.destinations, row, length);
+    index.visit(destination, last, key, key + 0xffff, this.#found);
   }
 
   /** Keeps the effect that comes first. A flow is in several regions only if its source port decides. */
@@ -144,7 +214,7 @@ class AffectedRows {
 
   /** Finds out what is the same for all flows of a region. */
   #planOf({ changes, sourcePorts }: Region): Plan {
-    const { conditions } = this.compared;
+    const { conditions } = this.of;
     const first = this.#first(changes);
     const isUnconditional = changes.every(
       ({ condition, unless }) => conditions.atomsOf(condition).length === 0 && unless.length === 0,
@@ -157,13 +227,13 @@ class AffectedRows {
     };
   }
 
-  #affectedBy(region: Region, row: number, isFolded: boolean): Affected | null {
+  #affectedBy(region: Region, row: number, isPart: boolean): Affected | null {
     const plan = this.#plans.get(region) as Plan;
     const { first, certain, byNames } = plan;
-    if (isFolded || (certain !== null && !this.#hasEveryPort(plan, row))) return first;
+    if (isPart || (certain !== null && !this.#hasEveryPort(plan, row))) return first;
     if (certain !== null) return certain;
-    const nameList = u16At(this.seen.nameLists, row);
-    if (this.#work.steps > STEPS) {
+    const nameList = u16At(this.#rows.nameLists, row);
+    if (this.work.steps > STEPS) {
       const found = byNames.get(nameList);
       if (found !== undefined) return found;
     }
@@ -173,19 +243,19 @@ class AffectedRows {
   }
 
   #hasEveryPort({ hasEveryPort }: Plan, row: number): boolean {
-    return hasEveryPort || !PORT_PROTOCOLS.includes(u32At(this.seen.services, row) >>> 16);
+    return hasEveryPort || !PORT_PROTOCOLS.includes((u32At(this.#rows.services, row) >>> 16) & 255);
   }
 
   #decided(region: Region, plan: Plan, row: number, nameList: number): Affected | null {
     const holds = this.#holdsFor(nameList);
-    const { conditions } = this.compared;
+    const { conditions, finders } = this.of;
     const possible = region.changes.filter(
       ({ condition }) => !conditions.describe(condition).some((atom) => holds(atom) === false),
     );
     const first = this.#first(possible);
-    if (first === null || this.#work.steps > STEPS || !this.#hasEveryPort(plan, row)) return first;
+    if (first === null || this.work.steps > STEPS || !this.#hasEveryPort(plan, row)) return first;
     const flow = this.#flowOf(row);
-    const [before, after] = this.finders.map((finder) => finder.decideIfKnown(flow, holds, this.#work));
+    const [before, after] = finders.map((finder) => finder.decideIfKnown(flow, holds, this.work));
     if (before == null || after == null) return first;
     if (before.outcome === after.outcome) return null;
     const effect = effectOn(before, after);
@@ -210,33 +280,34 @@ class AffectedRows {
     return null;
   }
 
-  #flowOf(row: number) {
-    const { sources, destinations, services } = this.seen;
+  /** Returns the flow of a row from its first source. */
+  #flowOf(row: number): Flow {
+    const { sources, destinations, services } = this.#rows;
+    const { family } = this.of.space;
     const key = u32At(services, row) & (KEYS - 1);
     return {
-      source: u32At(sources, row),
-      destination: u32At(destinations, row),
+      source: addressAt(sources, row * ADDRESS_WORDS[family], family),
+      destination: addressAt(destinations, row * ADDRESS_WORDS[family], family),
       key,
       sourcePort: PORT_PROTOCOLS.includes(key >>> 16) ? SOURCE_PORT : 0,
     };
   }
 
-  /** Returns the affected rows. */
-  #rows(): number[] {
+  #affectedRows(): number[] {
     const rows: number[] = [];
-    for (let row = 0; row < this.seen.count; row++) if (this.#affected[row] !== undefined) rows.push(row);
+    for (let row = 0; row < this.#affected.length; row++) if (this.#affected[row] !== undefined) rows.push(row);
     return rows;
   }
 
   /** Returns the rows that come first: by effect, certain ones first, then by how often they were seen. */
-  first(limit: number): number[] {
-    const rows = this.#rows();
+  first(limit: number): Placed[] {
+    const rows = this.#affectedRows();
     const places = Float64Array.from(rows, (row) => this.#placeOf(row));
     const last = limit >= rows.length ? Number.POSITIVE_INFINITY : f64At(places.slice().sort(), Math.max(0, limit - 1));
-    return rows
-      .filter((_, at) => f64At(places, at) <= last)
-      .sort((one, other) => this.#placeOf(one) - this.#placeOf(other))
-      .slice(0, limit);
+    return rows.flatMap((row, at) => {
+      const place = f64At(places, at);
+      return place <= last ? [{ place, flow: () => this.#impactFlow(row) }] : [];
+    });
   }
 
   #placeOf(row: number): number {
@@ -247,23 +318,20 @@ class AffectedRows {
   /** How often a flow passed; how often it was denied if the change opens it. */
   #timesOf(row: number): number {
     const opens = this.#affected[row]?.effect === 'opens';
-    return u32At(opens ? this.seen.denied : this.seen.passed, row);
+    return u32At(opens ? this.#rows.denied : this.#rows.passed, row);
   }
 
-  flow(row: number): ImpactFlow {
+  #impactFlow(row: number): ImpactFlow {
     const { effect, depends, change } = this.#affected[row] as Affected;
-    const { seen, compared } = this;
-    const { space } = this.options;
-    const nameList = u16At(seen.nameLists, row);
-    const { conditions } = compared;
-    const holds = this.#holdsFor(nameList);
+    const { conditions, finders, space } = this.of;
+    const holds = this.#holdsFor(u16At(this.#rows.nameLists, row));
     const named = conditions.all().flatMap((atom, number) => (holds(atom) === true ? [number] : []));
     const holding = conditions.closure([...conditions.atomsOf(change.condition), ...named]) ?? new Set<number>();
-    const [before, after] = this.finders.map((finder) => deciderName(finder.decide(this.#flowOf(row), holding)));
+    const [before, after] = finders.map((finder) => deciderName(finder.decide(this.#flowOf(row), holding)));
     return {
       effect,
       depends,
-      ...seenFlow(seen, row, (address) => space.format(address)),
+      ...seenFlow(this.seen, space.family, row, formatAddress),
       before: before as ImpactFlow['before'],
       after: after as ImpactFlow['after'],
       cause: this.options.causeOf(change),
@@ -271,11 +339,14 @@ class AffectedRows {
   }
 }
 
+/** A row whose sources are at several places. */
+type WideRow = { readonly row: number; readonly lastSource: number };
+
 /** A source and a row together are a number of 53 bits. */
 const MAX_ROWS = 2 ** 21;
 
 /** Returns the rows in the order of their sources. */
-function rowsBySource({ sources, count }: SeenFlows): Uint32Array {
+function rowsBySource(sources: Uint32Array, count: number): Uint32Array {
   const keys = new Float64Array(count);
   for (let row = 0; row < count; row++) keys[row] = u32At(sources, row) * MAX_ROWS + row;
   keys.sort();

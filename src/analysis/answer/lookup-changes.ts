@@ -1,4 +1,3 @@
-import type { AddressSpace } from '#analysis/engine/address-space.js';
 import type { Compared } from '#analysis/engine/comparison.js';
 import { type Entry, passes } from '#analysis/engine/decision-lists.js';
 import type { LookupChange } from '#contracts/analysis/policy-diff.js';
@@ -8,10 +7,7 @@ import { flowCondition } from './flow-conditions.js';
 const EFFECTS: readonly LookupChange['effect'][] = ['opens', 'closes', 'audit'];
 
 /** Returns the changes of DNS lookups; what opens comes first. */
-export function lookupChanges(
-  { lookups, lookupConditions: conditions }: Compared,
-  space: AddressSpace,
-): LookupChange[] {
+export function lookupChanges({ lookups, lookupConditions: conditions }: Compared): LookupChange[] {
   return lookups
     .flatMap(({ sources, changes }) =>
       changes.map(({ condition, from, to }): LookupChange => {
@@ -19,7 +15,7 @@ export function lookupChanges(
         const patterns = atoms.flatMap((atom) => (atom.kind === 'name' ? [atom.pattern.text] : []));
         return {
           effect: passes(from.outcome) === passes(to.outcome) ? 'audit' : passes(to.outcome) ? 'opens' : 'closes',
-          sources: addressSet(sources, space),
+          sources: addressSet([sources]),
           names: patterns.length === 0 ? '*' : patterns.join(' and '),
           conditions: atoms.filter(({ kind }) => kind !== 'name').map(flowCondition),
           before: decidedBy(from),

@@ -6,20 +6,22 @@ import { type Change, passes } from '#analysis/engine/decision-lists.js';
 import { type LostRule, lostRules } from '#analysis/lint/lost-rules.js';
 import type { SeenByNode } from '#contracts/analysis/analysis.js';
 import type { DiffCause, DiffEffect } from '#contracts/analysis/diff-effect.js';
+import type { FlowCondition } from '#contracts/analysis/flow-region.js';
 import type { CauseCount, DiffNotice, DiffRegion, DiffVerdict, PolicyDiff } from '#contracts/analysis/policy-diff.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
-import { addressSet } from './address-set.js';
+import { addressSet, isEverything } from './address-set.js';
 import { deciderText } from './ask.js';
 import { deciderName } from './decider-name.js';
 import { exampleOf } from './example-flow.js';
-import { flowRegion } from './flow-region.js';
+import { flowCount, flowRegion } from './flow-region.js';
 import { policyImpact } from './impact.js';
+import { inTurn } from './in-turn.js';
 import { lookupChanges } from './lookup-changes.js';
-import { flowsOf } from './service-set.js';
 import { summaryOf } from './summary.js';
 
 export type DiffOptions = {
-  readonly space: AddressSpace;
+  /** The families of the flows that the answer is about. */
+  readonly spaces: readonly AddressSpace[];
   /** The maximum number of regions in the answer. */
   readonly limit: number;
   readonly steps: number;
@@ -41,9 +43,16 @@ const EFFECTS: readonly DiffEffect[] = ['opens', 'closes', 'inspection', 'audit'
 
 /** Returns what a change of a policy does to flows and lookups. */
 export function policyDiff(before: Policy, after: Policy, options: DiffOptions): PolicyDiff {
-  const { space, limit } = options;
+  const { spaces, limit } = options;
   const compared = compare(before, after, options);
-  const items = compared.regions.flatMap((region) => itemsOf(region, compared, space)).sort(byWeight);
+  const sorted = compared.regions.flatMap((region) => itemsOf(region, compared)).sort(byFlows);
+  const items = EFFECTS.flatMap((effect) =>
+    inTurn(
+      sorted.filter((item) => item.effect === effect),
+      spaces,
+      ({ region }) => region.space,
+    ),
+  );
   const flows = Object.fromEntries(
     EFFECTS.map((effect) => [effect, sum(items.filter((item) => item.effect === effect)).toString()]),
   );
@@ -51,21 +60,23 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     EFFECTS.map((effect) => [effect, items.filter((item) => item.effect === effect).length]),
   ) as Record<DiffEffect, number>;
   const causes = causesOf(items);
-  const finders: Finders = [
-    new DeciderFinder(before, space, compared.conditions),
-    new DeciderFinder(after, space, compared.conditions),
-  ];
-  const regions = items.slice(0, limit).map((item) => regionOf(item, compared, finders, space));
-  const lookups = lookupChanges(compared, space);
+  const finders = new Map(
+    spaces.map((space): [AddressSpace, Finders] => [
+      space,
+      [new DeciderFinder(before, space, compared.conditions), new DeciderFinder(after, space, compared.conditions)],
+    ]),
+  );
+  const regions = items.slice(0, limit).map((item) => regionOf(item, compared, finders));
+  const lookups = lookupChanges(compared);
   const verdict = verdictOf(items.map(({ effect }) => effect).concat(lookups.map(({ effect }) => effect)));
   const isComplete = compared.left.length === 0;
   return {
     verdict,
-    summary: summaryOf(verdict, regions, { totals, lookups, isComplete, space }),
+    summary: summaryOf(verdict, regions, { totals, lookups, isComplete, spaces }),
     complete: isComplete,
-    left: compared.left.length === 0 ? null : addressSet(compared.left, space),
+    left: compared.left.length === 0 ? null : addressSet(compared.left),
     flows: flows as PolicyDiff['flows'],
-    notices: [...noticesOf(regions, space), ...noticeOfLost(lostRules(before, after, compared, space))],
+    notices: [...noticesOf(regions, spaces), ...noticeOfLost(lostRules(before, after, compared, spaces))],
     causes: causes.slice(0, CAUSES),
     causes_omitted: Math.max(0, causes.length - CAUSES),
     regions,
@@ -78,18 +89,25 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
 }
 
 type Finders = readonly [before: DeciderFinder, after: DeciderFinder];
+type FindersOf = ReadonlyMap<AddressSpace, Finders>;
 
 function impactOf(
   compared: Compared,
-  finders: Finders,
-  { space, limit, seen = NOT_SEEN }: DiffOptions,
+  finders: FindersOf,
+  { limit, seen = NOT_SEEN }: DiffOptions,
 ): Pick<PolicyDiff, 'impact' | 'impact_unavailable'> {
   if ('unavailable' in seen) return { impact: null, impact_unavailable: seen.unavailable };
   const causeOf = (change: Change): DiffCause | null => {
     const cause = causeOfChange(change, compared);
     return cause === null ? null : causeName(cause);
   };
-  const impact = policyImpact(compared, finders, seen.flows, { space, limit, node: seen.node, effectOf, causeOf });
+  const { regions, conditions } = compared;
+  const changes = [...finders].map(([space, ofSpace]) => ({
+    ...{ space, conditions, finders: ofSpace },
+    regions: regions.filter((region) => region.space === space),
+  }));
+  const isComplete = compared.left.length === 0;
+  const impact = policyImpact(changes, seen.flows, { limit, node: seen.node, isComplete, effectOf, causeOf });
   return { impact, impact_unavailable: null };
 }
 
@@ -100,10 +118,8 @@ function causeOfChange({ from, to }: Change, compared: Compared): Cause | null {
   return tag === 0 ? null : compared.causeOf(tag);
 }
 
-function itemsOf(region: Region, compared: Compared, space: AddressSpace): Item[] {
-  const sources = region.sources.reduce((total, span) => total + space.sizeOf(span), 0n);
-  const destinations = region.destinations.reduce((total, span) => total + space.sizeOf(span), 0n);
-  const flows = sources * destinations * flowsOf(region.keys, region.sourcePorts);
+function itemsOf(region: Region, compared: Compared): Item[] {
+  const flows = flowCount(region);
   return statedOnce(region.changes, compared).map((change) => ({
     ...{ region, change, flows },
     effect: effectOf(change),
@@ -140,9 +156,7 @@ function effectOf({ attribute, from, to }: Change): DiffEffect {
   return passes(to.outcome) ? 'opens' : 'closes';
 }
 
-function byWeight(one: Item, other: Item): number {
-  const effects = EFFECTS.indexOf(one.effect) - EFFECTS.indexOf(other.effect);
-  if (effects !== 0) return effects;
+function byFlows(one: Item, other: Item): number {
   return one.flows === other.flows ? 0 : one.flows > other.flows ? -1 : 1;
 }
 
@@ -193,18 +207,15 @@ function causesOf(items: readonly Item[]): CauseCount[] {
   });
 }
 
-function regionOf(
-  { region, change, effect, flows, cause }: Item,
-  compared: Compared,
-  [before, after]: Finders,
-  space: AddressSpace,
-): DiffRegion {
+function regionOf({ region, change, effect, flows, cause }: Item, compared: Compared, finders: FindersOf): DiffRegion {
   const { conditions } = compared;
-  const flow = exampleOf(region, space);
+  const [before, after] = finders.get(region.space) ?? [];
+  if (before === undefined || after === undefined) throw new RangeError('a region is of no compared family');
+  const flow = exampleOf(region);
   const holding = conditions.closure(conditions.atomsOf(change.condition)) ?? new Set();
   return {
     effect,
-    ...flowRegion(region, change, flows, compared, space),
+    ...flowRegion(region, change, flows, compared),
     before: deciderName(before.decide(flow, holding)),
     after: deciderName(after.decide(flow, holding)),
     cause: cause === null ? null : causeName(cause),
@@ -212,20 +223,29 @@ function regionOf(
 }
 
 /** Answers the questions that operators ask most often about a change. */
-function noticesOf(regions: readonly DiffRegion[], space: AddressSpace): DiffNotice[] {
-  const every = (1n << BigInt(space.bits)).toString();
+function noticesOf(regions: readonly DiffRegion[], spaces: readonly AddressSpace[]): DiffNotice[] {
   const edited = new Set(regions.flatMap(({ cause }) => (cause === null ? [] : [cause.source_group])));
   const found = new Map<DiffNotice['code'], string>();
   const note = (code: DiffNotice['code'], text: string): void => {
     if (!found.has(code)) found.set(code, text);
   };
-  for (const { effect, sources, destinations, conditions, before, after } of regions) {
+  const wholeOf = (field: 'sources' | 'destinations', kind: FlowCondition['kind']): string | null => {
+    const whole = spaces.filter((space) =>
+      regions.some(
+        ({ effect, conditions, [field]: addresses }) =>
+          effect === 'opens' && isEverything(addresses, space) && !conditions.some((one) => one.kind === kind),
+      ),
+    );
+    if (whole.length === 0) return null;
+    return whole.length === spaces.length ? 'every' : `every ${whole.map(({ name }) => name).join()}`;
+  };
+  const sources = wholeOf('sources', 'selected');
+  const destinations = wholeOf('destinations', 'hostname');
+  if (sources !== null) note('opened_to_any_source', `flows from ${sources} source open`);
+  if (destinations !== null) note('opened_to_any_destination', `flows to ${destinations} destination open`);
+  for (const { effect, conditions, before, after } of regions) {
     if (effect === 'opens') {
       const name = conditions.find((condition) => condition.kind === 'hostname');
-      if (sources.addresses === every && !conditions.some(({ kind }) => kind === 'selected'))
-        note('opened_to_any_source', 'flows from every source open');
-      if (destinations.addresses === every && name === undefined)
-        note('opened_to_any_destination', 'flows to every destination open');
       if (name !== undefined && !conditions.some(({ kind }) => kind === 'tls'))
         note(
           'opened_by_name',

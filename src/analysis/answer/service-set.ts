@@ -2,20 +2,23 @@ import type { ValueSet } from '#analysis/engine/pieces.js';
 import { KEYS, PORTS } from '#analysis/engine/rule-diagrams.js';
 import { itemAt } from '#arrays/read.js';
 import type { ServiceSet } from '#contracts/analysis/flow-region.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Family, ICMP, IPPROTO, isIcmp, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 
 const LISTED = 12;
 const LOW16 = 0x1_0000;
-const NAMES: ReadonlyMap<number, string> = new Map(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
-
-function protocolName(protocol: number): string {
-  return NAMES.get(protocol) ?? `proto ${protocol}`;
-}
+type Names = ReadonlyMap<number, string>;
+const NAMES: Names = new Map(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
+/** The names of protocols in each family. An IPv6 packet with the protocol `icmp` is no ICMP message. */
+const NAMES_IN: Readonly<Record<Family, Names>> = {
+  ipv4: NAMES,
+  ipv6: new Map([...NAMES].filter(([protocol]) => protocol !== IPPROTO.icmp)),
+};
 
 /** Returns the values of `portMapKey` in a set as texts, or as what is missing, whichever is shorter. */
-export function serviceSet(keys: ValueSet): ServiceSet {
-  const services = textsOf(keys);
-  const except = textsOf(complement(keys, KEYS));
+export function serviceSet(keys: ValueSet, family: Family): ServiceSet {
+  const names = NAMES_IN[family];
+  const services = textsOf(keys, names);
+  const except = textsOf(complement(keys, KEYS), names);
   return except.length < services.length
     ? { services: ['any'], except: except.slice(0, LISTED), omitted: Math.max(0, except.length - LISTED) }
     : { services: services.slice(0, LISTED), except: [], omitted: Math.max(0, services.length - LISTED) };
@@ -34,13 +37,13 @@ export function portTexts(ports: ValueSet): string[] {
   return rangesOf(ports).map(([low, high]) => between(low, high));
 }
 
-/** Returns the number of flows with these keys and source ports between one source and one destination. */
-export function flowsOf(keys: ValueSet, sourcePorts: ValueSet): bigint {
+/** Returns the number of flows with these keys and source ports between two addresses of a family. */
+export function flowsOf(keys: ValueSet, sourcePorts: ValueSet, family: Family): bigint {
   const ports = BigInt(rangesOf(sourcePorts).reduce((sum, [low, high]) => sum + high - low + 1, 0));
   let flows = 0n;
   eachProtocol(keys, (protocol, low, high) => {
     if (PORT_PROTOCOLS.includes(protocol)) flows += BigInt(high - low + 1) * ports;
-    else flows += protocol === IPPROTO.icmp ? BigInt(high - low + 1) : 1n;
+    else flows += protocol === ICMP[family] ? BigInt(high - low + 1) : 1n;
   });
   return flows;
 }
@@ -56,7 +59,7 @@ function complement(set: ValueSet, size: number): ValueSet {
   return missing;
 }
 
-function textsOf(keys: ValueSet): string[] {
+function textsOf(keys: ValueSet, names: Names): string[] {
   if (keys.length === 2 && keys[0] === 0 && keys[1] === KEYS) return ['any'];
   const texts: string[] = [];
   let whole: [number, number] | undefined;
@@ -65,7 +68,7 @@ function textsOf(keys: ValueSet): string[] {
     whole = undefined;
   };
   eachProtocol(keys, (protocol, low, high) => {
-    if (low === 0 && high === LOW16 - 1 && !NAMES.has(protocol)) {
+    if (low === 0 && high === LOW16 - 1 && !names.has(protocol)) {
       if (whole?.[1] === protocol - 1) whole[1] = protocol;
       else {
         endWhole();
@@ -74,7 +77,8 @@ function textsOf(keys: ValueSet): string[] {
       return;
     }
     endWhole();
-    texts.push(low === 0 && high === LOW16 - 1 ? protocolName(protocol) : partText(protocol, low, high));
+    const name = names.get(protocol) ?? `proto ${protocol}`;
+    texts.push(low === 0 && high === LOW16 - 1 ? name : `${name}/${partText(protocol, low, high)}`);
   });
   endWhole();
   return texts;
@@ -83,11 +87,12 @@ function textsOf(keys: ValueSet): string[] {
 const wholeText = (first: number, last: number): string =>
   first === last ? `proto ${first}` : `proto ${first}-${last}`;
 
+/** Returns ports, or ICMP types with codes, as text. */
 function partText(protocol: number, low: number, high: number): string {
-  if (protocol !== IPPROTO.icmp) return `${protocolName(protocol)}/${between(low, high)}`;
-  if ((low & 255) === 0 && (high & 255) === 255) return `icmp/${between(low >>> 8, high >>> 8)}`;
+  if (!isIcmp(protocol)) return between(low, high);
+  if ((low & 255) === 0 && (high & 255) === 255) return between(low >>> 8, high >>> 8);
   const text = (key: number): string => `${key >>> 8}.${key & 255}`;
-  return `icmp/${low === high ? text(low) : `${text(low)}-${text(high)}`}`;
+  return low === high ? text(low) : `${text(low)}-${text(high)}`;
 }
 
 function eachProtocol(keys: ValueSet, visit: (protocol: number, low: number, high: number) => void): void {

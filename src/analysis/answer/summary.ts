@@ -1,6 +1,7 @@
 import type { AddressSpace } from '#analysis/engine/address-space.js';
+import { addressText } from '#contracts/analysis/address-text.js';
 import type { DiffRegion, DiffVerdict, LookupChange } from '#contracts/analysis/policy-diff.js';
-import { addressText, everythingOf } from './address-set.js';
+import { isEverything } from './address-set.js';
 import { serviceText } from './service-set.js';
 
 /** The verbs after one source. */
@@ -10,7 +11,7 @@ type SummaryContext = {
   readonly totals: Total;
   readonly lookups: readonly LookupChange[];
   readonly isComplete: boolean;
-  readonly space: AddressSpace;
+  readonly spaces: readonly AddressSpace[];
 };
 type Total = Readonly<Record<DiffRegion['effect'], number>>;
 
@@ -21,14 +22,14 @@ type Total = Readonly<Record<DiffRegion['effect'], number>>;
 export function summaryOf(
   verdict: DiffVerdict,
   regions: readonly DiffRegion[],
-  { totals, lookups, isComplete, space }: SummaryContext,
+  { totals, lookups, isComplete, spaces }: SummaryContext,
 ): string {
   const part = (effect: DiffRegion['effect'], verb: string): string | null => {
     const first = regions.find((region) => region.effect === effect);
     if (first === undefined) return totals[effect] === 0 ? null : `sources ${verb} flows`;
     const more = totals[effect] === 1 ? '' : ` and ${totals[effect] - 1} more`;
     const one = first.sources.addresses === '1' ? VERB_OF_ONE[verb] : verb;
-    return `${sourcesText(first, space)} ${one ?? verb} ${flowsText(first, space)}${more}`;
+    return `${sourcesText(first, spaces)} ${one ?? verb} ${flowsText(first, spaces)}${more}`;
   };
   const end = isComplete ? '' : '; the comparison is not complete';
   if (verdict === 'equal') return isComplete ? 'every flow is decided alike' : `no change was found${end}`;
@@ -61,15 +62,17 @@ function lookupsText(lookups: readonly LookupChange[]): string[] {
   return [`lookups of ${first.names} ${verb}${lookups.length === 1 ? '' : `, and ${lookups.length - 1} more change`}`];
 }
 
-function flowsText({ destinations, services, conditions }: DiffRegion, space: AddressSpace): string {
-  const to = addressText(destinations, space);
+function flowsText({ destinations, services, conditions }: DiffRegion, spaces: readonly AddressSpace[]): string {
+  const to = addressText(destinations);
   const with_ = serviceText(services);
-  const flows = with_ !== 'any' ? `${to} ${with_}` : to === 'any' ? 'everything' : to;
+  const flows =
+    with_ !== 'any' ? `${to} ${with_}` : spaces.some((space) => isEverything(destinations, space)) ? 'everything' : to;
   return conditions.length === 0 ? flows : `${flows} under conditions`;
 }
 
-function sourcesText({ sources, effect, before, after, cause }: DiffRegion, space: AddressSpace): string {
-  if (sources.except.length === 0 && sources.networks[0] === everythingOf(space)) return 'all sources';
+function sourcesText({ sources, effect, before, after, cause }: DiffRegion, spaces: readonly AddressSpace[]): string {
+  const whole = spaces.find((space) => isEverything(sources, space));
+  if (whole !== undefined) return spaces.length === 1 ? 'all sources' : `all ${whole.name} sources`;
   const own = effect === 'closes' ? before.source_group : after.source_group;
   const group = own ?? cause?.source_group ?? null;
   const count = sources.addresses === '1' ? '1 source' : `${thousands(sources.addresses)} sources`;

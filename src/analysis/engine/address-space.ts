@@ -1,6 +1,6 @@
+import { formatAddress, ofFamily } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import type { Family, Prefix } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 /** An address, or the number after the last address. */
 export type Point = number | bigint;
@@ -8,12 +8,17 @@ export type Point = number | bigint;
 /** The addresses from `start` up to `end`, which is excluded. */
 export type Span = { readonly start: Point; readonly end: Point };
 
+/** Addresses of one family, as ascending spans. */
+export type FamilySpans = { readonly space: AddressSpace; readonly spans: readonly Span[] };
+
 /**
  * The addresses of one family. The engine compares points with `<` only, and leaves all arithmetic to this
  * type, so it works for any width.
  */
 export type AddressSpace = {
   readonly family: Family;
+  /** The name of the family in texts. */
+  readonly name: string;
   /** The width of an address in bits. */
   readonly bits: number;
   /** The number after the last address. */
@@ -23,7 +28,10 @@ export type AddressSpace = {
   sizeOf(span: Span): bigint;
   /** Returns the address `offset` places after `point`. */
   plus(point: Point, offset: number): Point;
-  /** Returns a number of at most 53 bits. It never falls while `point` rises. */
+  /**
+   * Returns an approximation of an address as a number of at most 53 bits. A higher address never gets a
+   * lower number.
+   */
   approximate(point: Point): number;
   /** Returns the shortest list of networks in CIDR notation that contain exactly the addresses of a span. */
   networksOf(span: Span): string[];
@@ -36,6 +44,7 @@ export type AddressSpace = {
 
 export const IPV4: AddressSpace = {
   family: 'ipv4',
+  name: 'IPv4',
   bits: 32,
   end: 2 ** 32,
   spanOf: ({ address, length }) => ({ start: address, end: Number(address) + 2 ** (32 - length) }),
@@ -59,6 +68,7 @@ const LEFT_OUT = 76n;
 
 export const IPV6: AddressSpace = {
   family: 'ipv6',
+  name: 'IPv6',
   bits: 128,
   end: 1n << 128n,
   spanOf: ({ address, length }) => ({ start: BigInt(address), end: BigInt(address) + (1n << BigInt(128 - length)) }),
@@ -75,6 +85,15 @@ export const IPV6: AddressSpace = {
   format: (point) => formatAddress(BigInt(point)),
   examples: [0x2001_0db8_0000_0000_0000_0000_0000_0001n, 0x2001_0db8_0000_0001_0000_0000_0000_0001n],
 };
+
+const IPV4_ALONE: readonly AddressSpace[] = [IPV4];
+const BOTH: readonly AddressSpace[] = [IPV4, IPV6];
+
+/** Returns the families that answers are about. `ipv6`: whether IPv6 policies are enforced. */
+export const spacesOf = (ipv6: boolean): readonly AddressSpace[] => (ipv6 ? BOTH : IPV4_ALONE);
+
+/** Returns all addresses of a family. */
+export const everythingIn = (space: AddressSpace): Span => space.spanOf({ address: 0, length: 0 });
 
 /** Divides the addresses from `start` up to `end` into the fewest networks of a family with `bits` bits. */
 function networksOf(start: bigint, end: bigint, bits: number, format: (point: bigint) => string): string[] {
@@ -125,11 +144,13 @@ export class KeptByList<List extends object, Result> {
   }
 }
 
-const merged = new KeptByList((prefixes: readonly Prefix[], space) =>
-  mergedSpans(prefixes.map((prefix) => space.spanOf(prefix))),
-);
+/** Returns the merged spans of the prefixes of one family. */
+export const spansIn = (prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] =>
+  mergedSpans(ofFamily(prefixes, space.family).map((prefix) => space.spanOf(prefix)));
 
-/** Returns the merged spans of prefixes. Keeps the result for the next call with the same list. */
+const merged = new KeptByList(spansIn);
+
+/** Returns the same as `spansIn`. Keeps the result for the next call with the same list. */
 export const spansOf = (prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] =>
   merged.of(prefixes, space);
 

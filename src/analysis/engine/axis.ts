@@ -1,5 +1,6 @@
 import { itemAt } from '#arrays/read.js';
-import type { AddressSpace, Point, Span } from './address-space.js';
+import { type AddressKey, addressKey } from '#contracts/policy/address-words.js';
+import { type AddressSpace, everythingIn, type Point, type Span } from './address-space.js';
 
 /**
  * The addresses of one field, cut at every point where a rule or group begins or ends. The engine uses the
@@ -8,20 +9,22 @@ import type { AddressSpace, Point, Span } from './address-space.js';
 export class Axis {
   /** The first address of each piece, ascending. The first piece begins at address 0. */
   readonly #starts: readonly Point[];
-  readonly #indexes = new Map<Point, number>();
+  readonly #indexes = new Map<AddressKey, number>();
 
   constructor(
     private readonly space: AddressSpace,
     spans: Iterable<Span>,
   ) {
-    const points = new Set<Point>([space.spanOf({ address: 0, length: 0 }).start]);
+    const points = new Map<AddressKey, Point>();
+    const add = (point: Point): void => void points.set(addressKey(point), point);
+    add(everythingIn(space).start);
     for (const { start, end } of spans) {
-      points.add(start);
-      if (end < space.end) points.add(end);
+      add(start);
+      if (end < space.end) add(end);
     }
-    this.#starts = [...points].sort((left, right) => (left < right ? -1 : 1));
-    for (const [index, start] of this.#starts.entries()) this.#indexes.set(start, index);
-    this.#indexes.set(space.end, this.#starts.length);
+    this.#starts = [...points.values()].sort((left, right) => (left < right ? -1 : 1));
+    for (const [index, start] of this.#starts.entries()) this.#indexes.set(addressKey(start), index);
+    this.#indexes.set(addressKey(space.end), this.#starts.length);
   }
 
   get length(): number {
@@ -29,11 +32,13 @@ export class Axis {
   }
 
   /**
-   * Returns the index of the piece that begins at a point; the number of pieces for the end of the space.
+   * Returns the index of the interval that begins at an address; the number of intervals for the end of the
+   * address space.
    */
   indexOf(point: Point): number {
-    const index = this.#indexes.get(point);
-    if (index === undefined) throw new RangeError('no piece of the axis begins at this point');
+    const index = this.#indexes.get(addressKey(point));
+    if (index === undefined)
+      throw new RangeError('find an interval of addresses: no interval begins with this address');
     return index;
   }
 

@@ -1,15 +1,25 @@
 import { itemAt } from '#arrays/read.js';
 import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { MAX_RANKS } from '#contracts/policy/verdict-word.js';
-import { Budget, type CompileLimits, CompileTooLarge } from '#policy/model/budget.js';
-import { type AddressSpace, intersection, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
+import { Budget, CompileTooLarge } from '#policy/model/budget.js';
+import { LOOKUP_FAMILY } from '#policy/model/rules/rule-coverage.js';
+import {
+  type AddressSpace,
+  everythingIn,
+  type FamilySpans,
+  intersection,
+  mergedSpans,
+  overlap,
+  type Span,
+  spansOf,
+} from './address-space.js';
 import { Alignment, type Cause, type GroupPair } from './alignment.js';
 import { Axis } from './axis.js';
 import { ALWAYS, Conditions, type ConditionsOptions } from './conditions.js';
 import { type Change, outcomeFor } from './decision-lists.js';
 import { LookupComparison, takesPartInLookups } from './lookup-comparison.js';
 import { union, type ValueSet } from './pieces.js';
-import { groupOf, isConditional, type Population, populationsOf, type SourceGroup } from './populations.js';
+import { decidingGroups, groupOf, isConditional, populationsOf, type SourceGroup } from './populations.js';
 import {
   type Member,
   type Part,
@@ -22,9 +32,13 @@ import {
 } from './relevant-rules.js';
 import { RuleDiagrams } from './rule-diagrams.js';
 import { entriesOfDefault, entriesOfRule } from './rule-entries.js';
+import { hasFlows } from './rule-shape.js';
 
-/** A set of flows that changes alike: the product of four sets. Regions have no flow in common. */
+/**
+ * A set of flows of one family that changes alike: the product of four sets. Regions have no flow in common.
+ */
 export type Region = {
+  readonly space: AddressSpace;
   readonly sources: readonly Span[];
   readonly destinations: readonly Span[];
   /** Values of `portMapKey`. */
@@ -33,8 +47,11 @@ export type Region = {
   readonly changes: readonly Change[];
 };
 
-/** Sources for which DNS lookups change alike (D11). The names in conditions are those of the lookup. */
-type LookupRegion = { readonly sources: readonly Span[]; readonly changes: readonly Change[] };
+/**
+ * A set of sources whose DNS lookups change in the same way (D11). The names in conditions are those of the
+ * lookup.
+ */
+type LookupRegion = { readonly sources: FamilySpans; readonly changes: readonly Change[] };
 
 export type Compared = {
   readonly regions: readonly Region[];
@@ -42,8 +59,11 @@ export type Compared = {
   readonly lookups: readonly LookupRegion[];
   /** The conditions of `lookups`. */
   readonly lookupConditions: Conditions;
-  /** The sources that were not compared, because the limit of steps was reached. */
-  readonly left: readonly Span[];
+  /**
+   * The sources of each family that were not compared, because the limit of steps was reached. Empty if the
+   * comparison is complete.
+   */
+  readonly left: readonly FamilySpans[];
   readonly conditions: Conditions;
   /** Returns the cause of an entry with a tag. */
   causeOf(tag: number): Cause;
@@ -56,72 +76,138 @@ export type Compared = {
 type RuleIndex = { readonly group: number; readonly rule: number };
 
 export type CompareOptions = {
-  readonly space: AddressSpace;
-  /** Compares only these flows. */
-  readonly question?: Question;
-  /** The maximum number of steps. One step is one interval of a node that is visited or stored. */
+  /** The families whose flows are compared. */
+  readonly spaces: readonly AddressSpace[];
+  /** Compares only these flows. A family without a question has none. */
+  readonly questions?: ReadonlyMap<AddressSpace, Question>;
+  /**
+   * The maximum number of steps of all families together. A step is the visit or the storage of one interval
+   * in a decision diagram.
+   */
   readonly steps?: number;
-  /** Returns whether a fact beside addresses and ports holds; undefined if it is not known. */
+  /**
+   * Returns whether a condition other than addresses and ports, such as a granted hostname, is fulfilled;
+   * undefined if this is not known.
+   */
   readonly known?: ConditionsOptions['known'];
   /** Gives each rule its own tag, so that a region has one deciding rule on each side. */
   readonly byRule?: boolean;
 };
 
-/** Compares how two policies decide flows. */
+/** Compares how two policies decide flows. The flows of each family are compared on their own. */
 export function compare(before: Policy, after: Policy, options: CompareOptions): Compared {
-  return new Comparison([before, after], options).run();
+  const shared = sharedParts([before, after], options);
+  const families = options.spaces.map((space) => new FamilyComparison(shared, space, options));
+  // The family with fewer groups is compared first, so that a large one cannot use all steps before it.
+  for (const family of [...families].sort((one, other) => one.size - other.size)) family.run();
+  const { alignment, conditions, lookupConditions } = shared;
+  return {
+    regions: families.flatMap(({ regions }) => regions),
+    lookups: families.flatMap(({ lookups }) => lookups),
+    lookupConditions,
+    left: families.map(({ left }) => left).filter(({ spans }) => spans.length > 0),
+    conditions,
+    causeOf: (tag) => alignment.causeOf(tag),
+    coverable: (limit) => {
+      const found = families.map((family) => family.coverable(limit));
+      const rules = [...found.flatMap(({ changed }) => changed), ...found.flatMap(({ others }) => others)];
+      return [...new Map(rules.map((at) => [`${at.group} ${at.rule}`, at])).values()].slice(0, limit);
+    },
+  };
 }
 
-class Comparison {
+/** The parts of a comparison that all families share: causes and conditions have the same numbers. */
+type Shared = {
+  readonly policies: readonly [Policy, Policy];
+  readonly alignment: Alignment;
+  readonly conditions: Conditions;
+  readonly lookupConditions: Conditions;
+  /** Counts the steps until the rules that matter are known. `budget` counts those of the comparison. */
+  readonly planning: Budget;
+  readonly budget: Budget;
+  readonly lookupBudget: Budget;
+};
+
+function sharedParts(policies: readonly [Policy, Policy], options: CompareOptions): Shared {
+  const { known, byRule = false, steps = Number.POSITIVE_INFINITY } = options;
+  const limits = { entries: Number.POSITIVE_INFINITY, steps, ranks: Number.POSITIVE_INFINITY };
+  return {
+    policies,
+    alignment: new Alignment(...policies, byRule),
+    conditions: new Conditions(known === undefined ? {} : { known }),
+    lookupConditions: new Conditions({ aboutOneName: true }),
+    planning: new Budget(limits),
+    budget: new Budget(limits),
+    lookupBudget: new Budget(limits),
+  };
+}
+
+type ChangedSources = { readonly axis: Axis; readonly groups: readonly SourceGroup[]; readonly within: ValueSet };
+
+/**
+ * Diagrams with those that each comparison needs: `mask` decides all flows outside of the question, and
+ * `defaults` are the defaults of both policies.
+ */
+type BegunDiagrams = {
+  readonly diagrams: RuleDiagrams;
+  readonly mask: number;
+  readonly defaults: readonly number[];
+};
+
+/** Compares the flows of one family. */
+class FamilyComparison {
+  regions: readonly Region[] = [];
+  lookups: readonly LookupRegion[] = [];
+  left: FamilySpans;
   readonly #alignment: Alignment;
-  readonly #space: AddressSpace;
-  readonly #limits: CompileLimits;
-  /** Counts the steps until the rules that matter are known. `#budget` counts those of the comparison. */
-  readonly #planning: Budget;
-  readonly #budget: Budget;
   readonly #relevant: RelevantRules;
-  readonly #conditions: Conditions;
-  readonly #lookupConditions = new Conditions({ aboutOneName: true });
+  readonly #question: Question | undefined;
+  readonly #changed: ChangedSources;
   readonly #nodes = new Map<Part, number>();
-  /** The diagrams of the rules, by the number of the member and the index of the rule. */
+  /** The decision diagrams of the rules, by the number of the group (member) and the index of the rule. */
   readonly #ruleNodes = new Map<number, number>();
-  #left: ValueSet[] = [];
+  readonly #left: ValueSet[] = [];
+  #planned: readonly Planned[] = [];
 
   constructor(
-    private readonly policies: readonly [Policy, Policy],
-    private readonly options: CompareOptions,
+    private readonly shared: Shared,
+    private readonly space: AddressSpace,
+    { questions }: CompareOptions,
   ) {
-    this.#space = options.space;
-    this.#conditions = new Conditions(options.known === undefined ? {} : { known: options.known });
-    this.#alignment = new Alignment(...policies, options.byRule ?? false);
-    const steps = options.steps ?? Number.POSITIVE_INFINITY;
-    this.#limits = { entries: Number.POSITIVE_INFINITY, steps, ranks: Number.POSITIVE_INFINITY };
-    this.#planning = new Budget(this.#limits);
-    this.#budget = new Budget(this.#limits);
-    this.#relevant = new RelevantRules(policies, this.#alignment, this.#planning, options);
+    this.left = { space, spans: [] };
+    this.#alignment = shared.alignment;
+    const question = questions === undefined ? undefined : (questions.get(space) ?? { sources: [] });
+    this.#question = question;
+    this.#relevant = new RelevantRules(shared.policies, this.#alignment, shared.planning, { space, question });
+    this.#changed = this.#changedSources();
   }
 
-  run(): Compared {
-    const { axis, groups, within } = this.#changedSources();
-    let populations: readonly Population[] = [];
-    this.#within(within, () => {
-      populations = populationsOf(groups, axis, within, this.#planning);
-    });
+  /** The number of source groups that the comparison looks at. */
+  get size(): number {
+    return this.#changed.groups.length;
+  }
+
+  run(): void {
+    const { axis, groups, within } = this.#changed;
+    const populations = this.#within(within, () => populationsOf(groups, axis, within, this.shared.planning)) ?? [];
     const planned: Planned[] = [];
     for (const population of populations)
       this.#within(population.sources, () => {
         const plan = this.#relevant.plan(population);
         if (plan !== undefined) planned.push(plan);
       });
-    const destinations = new Axis(this.#space, this.#destinationsOf(planned));
-    const diagrams = new RuleDiagrams(destinations, this.#conditions, this.#budget);
-    const { question } = this.options;
-    const mask = question === undefined ? 0 : diagrams.mask(wholeShape(question));
-    const defaults = this.policies.map(({ default: { action, mode } }) =>
-      diagrams.everywhere([
-        { condition: ALWAYS, outcome: outcomeFor(action, mode), tag: this.#alignment.changedDefault },
-      ]),
-    );
+    this.#planned = planned;
+    if (planned.length > 0) this.regions = this.#compareFlows(planned, axis);
+    if (this.#comparesLookups) this.lookups = this.#lookups(planned, axis);
+    this.left = { space: this.space, spans: this.#spans(union(this.#left), axis) };
+  }
+
+  #compareFlows(planned: readonly Planned[], axis: Axis): readonly Region[] {
+    const destinations = new Axis(this.space, this.#destinationsOf(planned));
+    // The other family can have used all steps.
+    const begun = this.#within(union(planned.map(({ sources }) => sources)), () => this.#beginDiagrams(destinations));
+    if (begun === undefined) return [];
+    const { diagrams, mask, defaults } = begun;
     const found = new Map<number, ValueSet[]>();
     for (const { sources, parts } of planned) {
       this.#within(sources, () => {
@@ -137,22 +223,28 @@ class Comparison {
         }
       });
     }
+    return this.#regions(found, diagrams, axis, destinations);
+  }
+
+  #beginDiagrams(destinations: Axis): BegunDiagrams {
+    const { conditions, budget, policies } = this.shared;
+    const diagrams = new RuleDiagrams(destinations, conditions, budget);
     return {
-      regions: this.#regions(found, diagrams, axis, destinations),
-      lookups: question === undefined ? this.#lookups(planned, axis) : [],
-      lookupConditions: this.#lookupConditions,
-      left: this.#spans(union(this.#left), axis),
-      conditions: this.#conditions,
-      causeOf: (tag) => this.#alignment.causeOf(tag),
-      coverable: (limit) => this.#coverable(planned, limit),
+      diagrams,
+      mask: this.#question === undefined ? 0 : diagrams.mask(wholeShape(this.#question)),
+      defaults: policies.map(({ default: { action, mode } }) => {
+        const outcome = outcomeFor(action, mode);
+        return diagrams.everywhere([{ condition: ALWAYS, outcome, tag: this.#alignment.changedDefault }]);
+      }),
     };
   }
 
-  #coverable(planned: readonly Planned[], limit: number): RuleIndex[] {
+  /** Returns the rules of `Compared.coverable` for this family. */
+  coverable(limit: number): { readonly changed: readonly RuleIndex[]; readonly others: readonly RuleIndex[] } {
     const changed: RuleIndex[] = [];
     const others: RuleIndex[] = [];
     const seen = new Set<Part | Rule>();
-    for (const { parts, changed: members } of planned) {
+    for (const { parts, changed: members } of this.#planned) {
       const first = members.find(({ side, pair }) => side === 1 && canCover(pair));
       if (first === undefined) continue;
       for (const part of parts[1]) {
@@ -170,37 +262,47 @@ class Comparison {
         }
       }
     }
-    return [...changed, ...others].slice(0, limit);
+    return { changed, others };
   }
 
-  /** Runs `work` for a set of sources. If the limit of steps is reached, notes that the sources are left. */
-  #within(sources: ValueSet, work: () => void): void {
+  /**
+   * Runs `work` for a set of sources. If the limit of steps is reached, notes that the sources are left, and
+   * returns undefined.
+   */
+  #within<Result>(sources: ValueSet, work: () => Result): Result | undefined {
     if (this.#left.length === 0) {
       try {
-        work();
-        return;
+        return work();
       } catch (error) {
         if (!(error instanceof CompileTooLarge)) throw error;
       }
     }
     this.#left.push(sources);
+    return undefined;
+  }
+
+  /** Whether the comparison is about DNS lookups too. */
+  get #comparesLookups(): boolean {
+    return this.#question === undefined && this.space.family === LOOKUP_FAMILY;
   }
 
   /** Returns the sources for which a group or default changed, and all groups to which they belong. */
-  #changedSources(): { readonly axis: Axis; readonly groups: readonly SourceGroup[]; readonly within: ValueSet } {
-    const everything: Span = this.#space.spanOf({ address: 0, length: 0 });
-    const asked = this.options.question?.sources ?? [everything];
+  #changedSources(): ChangedSources {
+    const everything = everythingIn(this.space);
+    const isAsked = this.#question === undefined || hasFlows(wholeShape(this.#question));
+    const asked = isAsked ? (this.#question?.sources ?? [everything]) : [];
     const groups = SIDES.flatMap((side) => this.#groupsWithin(side, asked));
     const changed = groups.filter(({ side, group }) => this.#alignment.pairs[side][group]?.isSame !== true);
     const isEverywhere = this.#alignment.changedDefault > 0 || changed.some(({ hasSelectors }) => hasSelectors);
     const changes = isEverywhere ? [everything] : mergedSpans(changed.flatMap(({ spans }) => spans));
     const within = intersection(asked, changes);
+    if (within.length === 0) return { axis: new Axis(this.space, []), groups: [], within: [] };
     const near = groups.filter(({ spans, hasSelectors }) => hasSelectors || overlap(spans, within));
     const deciding = this.#thatMatter(near, changed).map((group) => ({
       ...group,
       spans: intersection(group.spans, within),
     }));
-    const axis = new Axis(this.#space, [...deciding.flatMap(({ spans }) => spans), ...within]);
+    const axis = new Axis(this.space, [...deciding.flatMap(({ spans }) => spans), ...within]);
     const pieces = within.flatMap(({ start, end }) => [axis.indexOf(start), axis.indexOf(end)]);
     return { axis, groups: deciding, within: pieces };
   }
@@ -210,10 +312,9 @@ class Comparison {
    * changed rule. A comparison of DNS lookups needs all groups.
    */
   #thatMatter(groups: readonly SourceGroup[], changed: readonly SourceGroup[]): readonly SourceGroup[] {
-    const isAsked = this.options.question !== undefined;
-    if (!isAsked && this.#alignment.changedDefault > 0) return groups;
-    if (!isAsked && changed.some((group) => this.#relevant.changedRulesOf(group).some(takesPartInLookups)))
-      return groups;
+    if (this.#question === undefined && this.#alignment.changedDefault > 0) return groups;
+    const isChanged = (group: SourceGroup) => this.#relevant.changedRulesOf(group).some(takesPartInLookups);
+    if (this.#comparesLookups && changed.some(isChanged)) return groups;
     return this.#relevant.thatMatter(groups, changed);
   }
 
@@ -222,11 +323,10 @@ class Comparison {
    */
   #groupsWithin(side: Side, asked: readonly Span[]): SourceGroup[] {
     const found: SourceGroup[] = [];
-    const { groups } = this.policies[side];
-    for (let group = 0; group < groups.length; group++) {
-      const { sources, selectors, rules, defaultAction } = itemAt(groups, group);
-      if (rules.length === 0 && defaultAction === undefined) continue;
-      const spans = spansOf(sources, this.#space);
+    const { groups } = this.shared.policies[side];
+    for (const group of decidingGroups.of(groups, this.space)) {
+      const { sources, selectors } = itemAt(groups, group);
+      const spans = spansOf(sources, this.space);
       if (selectors.length === 0 && !overlap(spans, asked)) continue;
       found.push({ side, group, spans, hasSelectors: selectors.length > 0 });
     }
@@ -239,10 +339,9 @@ class Comparison {
       if (seen.has(part)) continue;
       seen.add(part);
       const { rules } = this.#relevant.groupOf(part.member);
-      for (const at of part.rules)
-        for (const prefix of itemAt(rules, at).destinations) yield this.#space.spanOf(prefix);
+      for (const at of part.rules) yield* this.#relevant.shapeOf(itemAt(rules, at)).destinations ?? [];
     }
-    yield* this.options.question?.destinations ?? [];
+    yield* this.#question?.destinations ?? [];
   }
 
   /** Returns the diagram of a group: its rules that matter, and its default. */
@@ -262,7 +361,9 @@ class Comparison {
       const tag = this.#alignment.tagOfDefault(member.side, groupOf(member.code), member.pair);
       const conditional = isConditional(member.code) ? selectors : null;
       nodes.push(
-        diagrams.everywhere(entriesOfDefault({ action: defaultAction, mode }, tag, conditional, this.#conditions)),
+        diagrams.everywhere(
+          entriesOfDefault({ action: defaultAction, mode }, tag, conditional, this.shared.conditions),
+        ),
       );
     }
     const node = diagrams.sequence(nodes);
@@ -272,22 +373,19 @@ class Comparison {
 
   #ruleNode(rule: Rule, { side, code, pair }: Member, diagrams: RuleDiagrams): number {
     const tag = this.#alignment.tagOfRule(side, groupOf(code), rule, pair);
-    const { selectors } = itemAt(this.policies[side].groups, groupOf(code));
-    const entries = entriesOfRule(rule, tag, isConditional(code) ? selectors : null, this.#conditions);
+    const { selectors } = itemAt(this.shared.policies[side].groups, groupOf(code));
+    const entries = entriesOfRule(rule, tag, isConditional(code) ? selectors : null, this.shared.conditions);
     return diagrams.within(this.#relevant.shapeOf(rule), entries);
   }
 
   #lookups(planned: readonly Planned[], axis: Axis): LookupRegion[] {
-    const budget = new Budget(this.#limits);
-    const lookups = new LookupComparison(
-      this.policies,
-      this.#alignment,
-      this.#relevant,
-      this.#lookupConditions,
-      budget,
-    );
+    const { policies, lookupConditions, lookupBudget } = this.shared;
+    const lookups = new LookupComparison(policies, this.#alignment, this.#relevant, lookupConditions, lookupBudget);
     for (const plan of planned) if (lookups.isChanged(plan)) this.#within(plan.sources, () => lookups.compare(plan));
-    return lookups.changes.map(({ sources, changes }) => ({ sources: this.#spans(union(sources), axis), changes }));
+    return lookups.changes.map(({ sources, changes }) => ({
+      sources: { space: this.space, spans: this.#spans(union(sources), axis) },
+      changes,
+    }));
   }
 
   /**
@@ -304,6 +402,7 @@ class Comparison {
       const flows = diagrams.flowsOf(piece);
       return {
         ...flows,
+        space: this.space,
         sources: this.#spans(union(sets), sources),
         destinations: this.#spans(flows.destinations, destinations),
       };

@@ -5,7 +5,10 @@ import { type Entry, outcomeFor } from './decision-lists.js';
 import { entriesOfDefault, entriesOfRule } from './rule-entries.js';
 import { shapeOf, Window } from './rule-shape.js';
 
-/** One flow. `key` is its `portMapKey`. `sourcePort` is 0 if the protocol has no ports. */
+/**
+ * One flow. `key`: its protocol and port as a number (`portMapKey`). `sourcePort` is 0 if the protocol has no
+ * ports.
+ */
 export type Flow = {
   readonly source: Point;
   readonly destination: Point;
@@ -18,14 +21,17 @@ export type Decider = {
   readonly group: Group | null;
   readonly rule: Rule | null;
   readonly outcome: Entry['outcome'];
-  /** Whether the service plane inspects the flow. */
+  /** Whether the service plane (TLS and HTTP inspection) inspects the flow. */
   readonly inspected: boolean;
 };
 
-/** A rule or default that can decide a flow, and its entries. */
+/** A rule or default that can decide a flow, with the conditions and outcomes of its decision (entries). */
 type Step = Pick<Decider, 'group' | 'rule'> & { readonly entries: readonly Entry[] };
 
-/** Finds which rule or default of a policy decides a flow for which given conditions hold. */
+/**
+ * Finds the rule or default of a policy that decides a flow, given the facts that are true for the flow (such
+ * as a granted hostname).
+ */
 export class DeciderFinder {
   readonly #sources: readonly { readonly group: Group; readonly spans: readonly Span[] }[];
 
@@ -40,7 +46,7 @@ export class DeciderFinder {
     }));
   }
 
-  /** `holding`: the atoms that hold; no other atom holds. */
+  /** Returns the rule or default that decides. `holding`: all facts (atoms) that are true for the flow. */
   decide(flow: Flow, holding: ReadonlySet<number>): Decider {
     let inspected = false;
     for (const { group, rule, entries } of this.#steps(flow)) {
@@ -51,16 +57,17 @@ export class DeciderFinder {
       const found = entries.find(({ condition }) => this.conditions.holds(condition, holding));
       if (found !== undefined) return { group, rule, outcome: found.outcome, inspected };
     }
-    throw new Error('decide a flow: the default of the policy decides nothing');
+    throw new Error('decide a flow: neither a rule nor a default decides it');
   }
 
   /**
-   * Returns the decider of a flow if the known atoms decide it. `holds`: whether an atom holds, undefined if
-   * this is not known. Returns null if an atom that is not known can decide. Adds its work to `work.steps`,
-   * in rules.
+   * Returns the rule or default that decides a flow, if the known facts are sufficient. `holds`: whether a
+   * fact (atom) is true; undefined if this is not known. Returns null if an unknown fact can decide. Adds the
+   * number of examined rules to `work.steps`.
    */
   decideIfKnown(flow: Flow, holds: (atom: Atom) => boolean | undefined, work: { steps: number }): Decider | null {
-    // To find the groups of a source costs less than to look at their rules.
+    // Count the search for the groups of a source as less work, because it is faster than the search in their
+    // rules.
     work.steps += this.#sources.length / 8;
     for (const { group, rule, entries } of this.#steps(flow)) {
       work.steps++;
@@ -70,7 +77,7 @@ export class DeciderFinder {
         return facts.includes(undefined) ? null : { group, rule, outcome, inspected: false };
       }
     }
-    throw new Error('decide a flow: the default of the policy decides nothing');
+    throw new Error('decide a flow: neither a rule nor a default decides it');
   }
 
   /** Returns the rules and defaults that match a flow if their conditions hold, in order of evaluation. */

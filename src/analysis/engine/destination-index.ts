@@ -1,6 +1,6 @@
 import { f64At, u32At } from '#arrays/read.js';
 import type { Rule } from '#contracts/policy/policy-model.js';
-import { type AddressSpace, mergedSpans } from './address-space.js';
+import { type AddressSpace, spansIn } from './address-space.js';
 
 /**
  * The rules of a list by their destinations: the spans of all rules, by ascending start, as a balanced search
@@ -19,7 +19,7 @@ export class DestinationIndex {
     const withoutDestination: number[] = [];
     for (const [rule, { destinations }] of rules.entries()) {
       if (destinations.length === 0) withoutDestination.push(rule);
-      for (const { start, end } of mergedSpans(destinations.map((prefix) => space.spanOf(prefix))))
+      for (const { start, end } of spansIn(destinations, space))
         spans.push({ low: space.approximate(start), high: space.approximate(end), rule });
     }
     spans.sort((left, right) => left.low - right.low);

@@ -1,21 +1,23 @@
+import { familyOf } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
+import type { Group } from '#contracts/policy/policy-model.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
-import type { Span } from './address-space.js';
+import { KeptByList, type Span } from './address-space.js';
 import type { Axis } from './axis.js';
 import { addInterval } from './diagram-level.js';
 import type { ValueSet } from './pieces.js';
 
 /**
- * A group as a source sees it: twice its index, plus 1 if the source belongs to the group only if one of its
- * selectors selects the source.
+ * A code for a group that a source belongs to: twice the index of the group; plus 1 if the source belongs to
+ * it only while a selector selects the source.
  */
 export type Scoped = number;
 export const scoped = (group: number, isConditional: boolean): Scoped => 2 * group + (isConditional ? 1 : 0);
 export const groupOf = (code: Scoped): number => code >>> 1;
 export const isConditional = (code: Scoped): boolean => (code & 1) === 1;
 
-/** A group of one side of the comparison, with its sources. */
+/** A source group of one of the two compared policies, with its sources. */
 export type SourceGroup = {
   readonly side: 0 | 1;
   readonly group: number;
@@ -23,15 +25,31 @@ export type SourceGroup = {
   readonly hasSelectors: boolean;
 };
 
-/** Sources that belong to the same groups, on both sides of the comparison. */
+/** A set of sources that belong to the same groups, in both compared policies. */
 export type Population = {
-  /** For each side, the groups in the order of evaluation. */
+  /** For each of the two policies, the codes of the groups in the order of evaluation. */
   readonly groups: readonly [readonly Scoped[], readonly Scoped[]];
-  /** The sources, as pieces of the axis. */
+  /** The sources, as indexes of intervals of addresses (see `Axis`). */
   readonly sources: ValueSet;
 };
 
-/** Divides the pieces `within` of the axis of sources into populations. */
+/**
+ * The indexes of the groups of a policy that decide something, and to which a source of a family can belong.
+ */
+export const decidingGroups = new KeptByList((groups: readonly Group[], { family }): readonly number[] => {
+  const found: number[] = [];
+  for (let at = 0; at < groups.length; at++) {
+    const { sources, selectors, rules, defaultAction } = itemAt(groups, at);
+    if (rules.length === 0 && defaultAction === undefined) continue;
+    if (selectors.length > 0 || sources.some(({ address }) => familyOf(address) === family)) found.push(at);
+  }
+  return found;
+});
+
+/**
+ * Divides a set of sources into populations: sets of sources that belong to the same groups. `within`: the
+ * sources, as indexes of intervals of addresses (see `Axis`).
+ */
 export function populationsOf(
   groups: readonly SourceGroup[],
   axis: Axis,
@@ -86,7 +104,7 @@ function remove(list: Scoped[], code: Scoped): void {
   list.splice(placeOf(list, code), 1);
 }
 
-/** Returns the index at which a code belongs in an ascending list. */
+/** Returns the index at which a group code (`Scoped`) must be inserted into an ascending list. */
 export function placeOf(list: readonly Scoped[], code: Scoped): number {
   let low = 0;
   let high = list.length;

@@ -1,16 +1,25 @@
 import { largest, smallest } from '#arrays/extremes.js';
 import { f64At, itemAt, u32At } from '#arrays/read.js';
-import type { AddressSpace, Span } from './address-space.js';
+import type { Point, Span } from './address-space.js';
 import type { Region } from './comparison.js';
 import type { ValueSet } from './pieces.js';
 
 /** The maximum number of regions in one index: its sets are bit masks of this length. */
 const INDEXED_REGIONS = 1_024;
-/** Regions with this number of addresses between first and last source are in indexes of their own. */
+/** Regions with this number of places between first and last source are in indexes of their own. */
 const WIDE = 2 ** 12;
 const BITS = 32;
 
-/** Finds the regions that have given flows, by their sources, destinations and keys. */
+/**
+ * Returns the place of an address, or of the end of a span. The place of an address is at least that of each
+ * bound of a region up to the address, and below that of each later bound.
+ */
+export type PlaceOf = (point: Point) => number;
+
+/**
+ * Finds the regions that have given flows, by their sources, destinations and keys. Sources and destinations
+ * are places of `PlaceOf`.
+ */
 export class RegionIndex {
   readonly #sources: AxisIndex;
   readonly #destinations: AxisIndex;
@@ -23,12 +32,12 @@ export class RegionIndex {
   /** At most `INDEXED_REGIONS` regions, and at least one. */
   constructor(
     private readonly regions: readonly Region[],
-    space: AddressSpace,
+    placeOf: PlaceOf,
   ) {
     const words = Math.ceil(regions.length / BITS);
     const boundsOf = (spans: readonly Span[]): number[] => {
       const bounds: number[] = [];
-      for (const { start, end } of spans) bounds.push(space.approximate(start), space.approximate(end));
+      for (const { start, end } of spans) bounds.push(placeOf(start), placeOf(end));
       return bounds;
     };
     this.#sources = new AxisIndex(
@@ -45,18 +54,21 @@ export class RegionIndex {
     );
     this.#ofSource = new Uint32Array(words);
     this.#found = new Uint32Array(words);
-    const hulls = regions.map((region) => hullOf(region, space));
+    const hulls = regions.map((region) => hullOf(region, placeOf));
     this.firstSource = smallest(hulls.map(([first]) => first));
     this.lastSource = largest(hulls.map(([, last]) => last));
   }
 
-  /** Selects the source of the next calls of `visit`. Returns whether a region has it. */
-  select(source: number): boolean {
-    return this.#sources.keep(this.#ofSource.fill(0xffff_ffff), source, source);
+  /**
+   * Selects the sources for the next calls of `visit`. Returns whether a region (set of changed flows)
+   * contains one of them.
+   */
+  select(source: number, lastSource: number): boolean {
+    return this.#sources.keep(this.#ofSource.fill(0xffff_ffff), source, lastSource);
   }
 
   /**
-   * Calls `visit` with each region that has flows from the selected source to addresses from `destination` to
+   * Calls `visit` with each region that has flows from the selected sources to places from `destination` to
    * `lastDestination` with keys from `key` to `lastKey`.
    */
   visit(
@@ -80,8 +92,8 @@ export class RegionIndex {
  * Divides regions into lists for indexes. Regions with few sources near each other are in the same list, so
  * that most flows are outside of most lists.
  */
-export function bySources(regions: readonly Region[], space: AddressSpace): Region[][] {
-  const sorted = regions.map((region) => ({ region, hull: hullOf(region, space) }));
+export function bySources(regions: readonly Region[], placeOf: PlaceOf): Region[][] {
+  const sorted = regions.map((region) => ({ region, hull: hullOf(region, placeOf) }));
   const isWide = ({ hull: [first, last] }: (typeof sorted)[number]): boolean => last - first >= WIDE;
   const narrow = sorted.filter((one) => !isWide(one)).sort((one, other) => one.hull[0] - other.hull[0]);
   return [sorted.filter(isWide), narrow].flatMap((some) => {
@@ -93,8 +105,8 @@ export function bySources(regions: readonly Region[], space: AddressSpace): Regi
 }
 
 /** Returns the first and the last source of a region. */
-function hullOf({ sources }: Region, space: AddressSpace): readonly [first: number, last: number] {
-  return [space.approximate(itemAt(sources, 0).start), space.approximate(itemAt(sources, sources.length - 1).end) - 1];
+function hullOf({ sources }: Region, placeOf: PlaceOf): readonly [first: number, last: number] {
+  return [placeOf(itemAt(sources, 0).start), placeOf(itemAt(sources, sources.length - 1).end) - 1];
 }
 
 /** For each interval between two bounds of one axis, the set of the regions that have its values. */
@@ -104,7 +116,7 @@ class AxisIndex {
   /** The sets of the intervals, `#words` words each. */
   readonly #sets: Uint32Array;
 
-  /** `regions`: for each region its values, as a `ValueSet`. */
+  /** Creates the index. `regions`: for each region, its values of this field as a `ValueSet`. */
   constructor(
     regions: readonly ValueSet[],
     readonly words: number,

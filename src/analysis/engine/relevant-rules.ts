@@ -1,12 +1,12 @@
 import { itemAt } from '#arrays/read.js';
 import type { Group, Policy, Rule } from '#contracts/policy/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { type AddressSpace, mergedSpans, overlap, type Span } from './address-space.js';
+import { type AddressSpace, everythingIn, mergedSpans, overlap, type Span, spansOf } from './address-space.js';
 import type { Alignment, GroupPair } from './alignment.js';
 import type { ValueSet } from './pieces.js';
 import { groupOf, isConditional, type Population, placeOf, type SourceGroup, scoped } from './populations.js';
 import { KEYS } from './rule-diagrams.js';
-import { type Shape, shapeOf, Window } from './rule-shape.js';
+import { hasFlows, type Shape, shapeOf, Window } from './rule-shape.js';
 
 /**
  * If a group has more changed rules than this, the rules that match none of their flows are not left out.
@@ -17,15 +17,15 @@ const MAX_BEHIND = 64;
 /** The number of rules that are compared with a window in the time of one step. */
 const RULES_OF_A_STEP = 4;
 
-/** The flows of a question. Null or omitted: every value. */
+/** The flows of one family that a question is about. Null or omitted: every value. */
 export type Question = Partial<Shape> & { readonly sources?: readonly Span[] | null };
 
 export type Side = 0 | 1;
 export const SIDES = [0, 1] as const;
 
 /**
- * A group as a population sees it. `code`: see `Scoped`. `pair` is undefined if the population does not
- * belong to the group of the other side in the same way.
+ * A group of one policy, for sources that belong to the same groups (a population). `code`: see `Scoped`.
+ * `pair`: the same group in the other policy; undefined if the sources do not belong to it in the same way.
  */
 export type Member = {
   readonly number: number;
@@ -67,7 +67,7 @@ export class RelevantRules {
     private readonly policies: readonly [Policy, Policy],
     private readonly alignment: Alignment,
     private readonly budget: Budget,
-    { space, question }: { readonly space: AddressSpace; readonly question?: Question },
+    { space, question }: { readonly space: AddressSpace; readonly question: Question | undefined },
   ) {
     this.#space = space;
     this.#asked = question === undefined ? null : this.#window([wholeShape(question)]);
@@ -100,7 +100,8 @@ export class RelevantRules {
     const deciding = groups.filter((group) => withRules.has(group) || this.#groupOf(group).defaultAction !== undefined);
     if (this.#asked !== null) return deciding;
     const needed = SIDES.map((side) => this.#needed(deciding, side, withRules));
-    // A group is left out on both sides or on none, because a group without its pair counts as changed.
+    // Omit a group from both compared policies or from none, because a group that only one of them has counts
+    // as changed.
     return deciding.filter((group) => {
       const pair = this.alignment.pairs[group.side][group.group];
       const [one, other] = pair === undefined ? [] : pair.indexes;
@@ -115,7 +116,7 @@ export class RelevantRules {
   #needed(groups: readonly SourceGroup[], side: Side, withRules: ReadonlySet<SourceGroup>): Set<number> {
     const { default: last } = this.policies[side];
     const needed = new Set<number>();
-    const everywhere = this.#space.spanOf({ address: 0, length: 0 });
+    const everywhere = everythingIn(this.#space);
     let behind: readonly Span[] = [];
     for (const of of groups.filter((group) => group.side === side).reverse()) {
       const { defaultAction, mode } = this.#groupOf(of);
@@ -152,7 +153,19 @@ export class RelevantRules {
 
   #pairWithSameSources({ side, group }: SourceGroup): GroupPair | undefined {
     const pair = this.alignment.pairs[side][group];
-    return pair?.sameSources === true && pair.sameSelectors ? pair : undefined;
+    return pair?.sameSelectors === true && this.#haveSameSources(pair) ? pair : undefined;
+  }
+
+  /** Whether two groups have the same sources of this family. */
+  #haveSameSources({ sameSources, indexes }: GroupPair): boolean {
+    if (sameSources) return true;
+    const [one, other] = SIDES.map((side) =>
+      spansOf(itemAt(this.policies[side].groups, indexes[side]).sources, this.#space),
+    ) as [readonly Span[], readonly Span[]];
+    return (
+      one.length === other.length &&
+      one.every(({ start, end }, at) => start === other[at]?.start && end === other[at]?.end)
+    );
   }
 
   /** `others`: the groups of the population on the other side, ascending. */
@@ -212,8 +225,8 @@ export class RelevantRules {
    * Returns the indexes of the rules of a group that match a flow of at least one window; null: all rules.
    */
   #rulesInside(member: Member, windows: readonly Window[] | null): readonly number[] {
-    if (windows === null) return [...this.groupOf(member).rules.keys()];
     const { rules } = this.groupOf(member);
+    if (windows === null) return [...rules.keys()].filter((at) => hasFlows(this.shapeOf(itemAt(rules, at))));
     const found = windows.map((window) => this.#rulesInsideOne(rules, window)).filter(({ length }) => length > 0);
     if (found.length < 2) return found[0] ?? [];
     return [...new Set(found.flat())].sort((left, right) => left - right);

@@ -1,13 +1,15 @@
 import { f64At, itemAt, u32At } from '#arrays/read.js';
-import type { Range, Rule } from '#contracts/policy/policy-model.js';
+import { ICMP, icmpOf, type Range, type Rule } from '#contracts/policy/policy-model.js';
+import { portMapKey } from '#contracts/policy/program.js';
 import { keyRanges } from '#policy/compile/rule-blocks/key-ranges.js';
 import { mergedRanges } from '#policy/model/intervals.js';
-import { type AddressSpace, KeptByList, mergedSpans, overlap, type Span } from './address-space.js';
+import { type AddressSpace, KeptByList, overlap, type Span, spansIn } from './address-space.js';
 import { DestinationIndex } from './destination-index.js';
 
 /**
- * The flows that a rule matches by their destination, protocol and ports. `destinations` and `sourcePorts`
- * are null if they do not matter. `keys` are ranges of `portMapKey` values.
+ * The flows of one family that a rule matches by their destination, protocol and ports. `destinations` and
+ * `sourcePorts` are null if they do not matter. `keys` are ranges of `portMapKey` values. A rule that has
+ * only destinations of the other family has an empty list of destinations.
  */
 export type Shape = {
   readonly destinations: readonly Span[] | null;
@@ -16,13 +18,30 @@ export type Shape = {
 };
 
 export function shapeOf(rule: Rule, space: AddressSpace): Shape {
-  const spans = mergedSpans(rule.destinations.map((prefix) => space.spanOf(prefix)));
   return {
-    destinations: spans.length === 0 ? null : spans,
-    keys: keyRanges(rule),
+    destinations: rule.destinations.length === 0 ? null : spansIn(rule.destinations, space),
+    keys: keysOf(rule, space),
     sourcePorts: rule.sourcePorts.length === 0 ? null : mergedRanges(rule.sourcePorts),
   };
 }
+
+/**
+ * Returns the ranges of `portMapKey` values that a rule matches in one family. A packet with the ICMP
+ * protocol of the other family is no ICMP message: its type and code are 0, and all keys of the protocol are
+ * one flow.
+ */
+export function keysOf(rule: Rule, { family }: AddressSpace): readonly Range[] {
+  const { icmpTypes, icmpCodes } = rule;
+  const protocol = icmpOf(rule);
+  if (icmpTypes.length + icmpCodes.length === 0 || protocol === ICMP[family]) return keyRanges(rule);
+  const isMatched =
+    keyRanges(rule).length > 0 && [icmpTypes, icmpCodes].every((list) => list.length === 0 || list.includes(0));
+  return isMatched ? [{ low: portMapKey(protocol, 0), high: portMapKey(protocol, 0xffff) }] : [];
+}
+
+/** Whether a shape has a flow. */
+export const hasFlows = ({ destinations, keys }: Pick<Shape, 'destinations' | 'keys'>): boolean =>
+  destinations?.length !== 0 && keys.length > 0;
 
 /** A set of flows, as a union of shapes. */
 export class Window {
@@ -34,10 +53,11 @@ export class Window {
   readonly #ranges: readonly Range[] | null;
 
   constructor(
-    shapes: readonly Shape[],
+    all: readonly Shape[],
     private readonly shapeOf: (rule: Rule) => Shape,
     private readonly space: AddressSpace,
   ) {
+    const shapes = all.filter(hasFlows);
     this.#sorted = shapes
       .map((shape) => ({ shape, hull: hullOf(shape, space) }))
       .sort((left, right) => left.hull.low - right.hull.low);
@@ -110,14 +130,22 @@ function overlapRanges(one: readonly Range[], other: readonly Range[]): boolean 
 /** Bounds around a shape. Two shapes whose bounds do not overlap have no flow in common. */
 type Hull = { readonly low: number; readonly high: number; readonly firstKey: number; readonly lastKey: number };
 
-function hullOf({ destinations, keys }: Shape, space: AddressSpace): Hull {
-  const first = destinations?.[0];
-  const last = destinations?.at(-1);
+/** The bounds of a rule without flows: they overlap with no others. */
+const NOTHING: Hull = {
+  low: Number.POSITIVE_INFINITY,
+  high: Number.NEGATIVE_INFINITY,
+  firstKey: 0xffff_ffff,
+  lastKey: 0,
+};
+
+function hullOf(shape: Shape, space: AddressSpace): Hull {
+  if (!hasFlows(shape)) return NOTHING;
+  const { destinations, keys } = shape;
   return {
-    low: first === undefined ? 0 : space.approximate(first.start),
-    high: space.approximate(last === undefined ? space.end : last.end),
-    firstKey: keys[0]?.low ?? 0xffff_ffff,
-    lastKey: keys.at(-1)?.high ?? 0,
+    low: destinations === null ? 0 : space.approximate(itemAt(destinations, 0).start),
+    high: space.approximate(destinations === null ? space.end : itemAt(destinations, destinations.length - 1).end),
+    firstKey: itemAt(keys, 0).low,
+    lastKey: itemAt(keys, keys.length - 1).high,
   };
 }
 

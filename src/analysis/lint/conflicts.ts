@@ -14,10 +14,10 @@ export type Conflict = { readonly group: number; readonly earlier: number; reado
 export function conflictsOf(context: LintContext, unreachable: ReadonlySet<number>): Conflict[] {
   const { rules } = context;
   const found: Conflict[] = [];
-  context.eachGroup('conflict', 'front', ({ group, populations, neighboursOf }) => {
+  context.eachGroup('conflict', 'front', ({ group, isReachable, neighboursOf }) => {
     const numbers = rules.numbersOf(group).filter((number) => !unreachable.has(number));
     const actions = new Set(numbers.map((number) => isPassing(rules.ruleOf(number))));
-    if (actions.size < 2 || populations.reaching.length === 0) return;
+    if (actions.size < 2 || !isReachable) return;
     const candidates = new Set(numbers);
     for (const later of numbers) {
       const own = rules.ruleOf(later);

@@ -6,33 +6,31 @@ import type { Budget } from '#policy/model/budget.js';
 import type { PolicyRules } from './policy-rules.js';
 
 /**
- * Sources of a group that belong to the same groups. `codes`: these groups in the order of evaluation, up to
- * the first one whose default decides every flow that reaches it. `end`: the index of that group; null for
- * the default of the policy.
+ * A set of sources of a group that belong to the same groups. `codes`: these groups in the order of
+ * evaluation, up to the first one whose default decides every remaining flow. `end`: the index of that group;
+ * null for the default of the policy.
  */
 export type GroupPopulation = { readonly codes: readonly Scoped[]; readonly end: number | null };
 
 /**
- * Which other groups are looked at. `front`: those that are evaluated before a group, which is sufficient to
- * tell what reaches its rules.
+ * The other groups to consider. `front`: only the groups that are evaluated before a group, which is
+ * sufficient to find its unreachable rules.
  */
 export type Looked = 'front' | 'all';
 
-/** The sources of one group, divided by the other groups to which they belong. */
+/** The sources of one group, divided into sets of sources that also belong to the same other groups. */
 export class GroupPopulations {
-  /** The populations whose flows can reach the group. */
+  /** The sets of sources (populations) whose flows can reach the rules of the group. */
   readonly reaching: readonly GroupPopulation[];
-  /** The populations for which the default of another group stands before the group. */
+  /** The sets of sources (populations) for which the default of an earlier group decides every flow. */
   readonly hidden: readonly GroupPopulation[];
-  /** The indexes of all groups to which one of the populations belongs. */
+  /** The indexes of all groups that contain some of these sources. */
   readonly groups: ReadonlySet<number>;
   /** Whether the default of a group applies to some sources only if a selector selects them. */
   readonly hasConditionalDefaults: boolean;
-  /** For each group, the indexes of the populations in `reaching` that belong to it. */
+  /** For each group, the indexes in `reaching` of the sets of sources that belong to it. */
   readonly #populations = new Map<number, number[]>();
-  /**
-   * For each population, what is always evaluated for it: conditional defaults, and the default at the end.
-   */
+  /** For each set of sources (population), a text for the defaults that are evaluated for it in any case. */
   readonly #base: readonly string[];
   readonly #ofBase = new Map<string, number[]>();
 
@@ -45,8 +43,8 @@ export class GroupPopulations {
     const { space } = rules;
     const own = rules.sourcesOf(group);
     const within: readonly Span[] = own.hasSelectors ? [space.spanOf({ address: 0, length: 0 })] : own.spans;
-    const near = rules
-      .groupsNear(within, looked === 'front' ? group : undefined)
+    const last = looked === 'front' ? group : undefined;
+    const near = (within.length === 0 ? [] : rules.groupsNear(within, last))
       .map((other) => ({ ...other, spans: intersection(other.spans, within) }))
       .filter(({ spans, hasSelectors }) => hasSelectors || spans.length > 0);
     const axis = new Axis(space, [...near.flatMap(({ spans }) => spans), ...within]);
@@ -73,8 +71,8 @@ export class GroupPopulations {
   }
 
   /**
-   * Returns populations whose flows can reach the group, one of all those for which the same rules are
-   * evaluated, if only the rules of these groups matter.
+   * Returns sets of sources (populations) whose flows can reach the group: one for each different list of
+   * rules, if only the rules of these groups count.
    */
   distinct(groups: Iterable<number>): GroupPopulation[] {
     const keys = new Map<number, string>();

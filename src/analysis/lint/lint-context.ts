@@ -1,8 +1,11 @@
 import type { AddressSpace } from '#analysis/engine/address-space.js';
+import { decidingGroups } from '#analysis/engine/populations.js';
+import { itemAt } from '#arrays/read.js';
 import type { LintCheck, LintLeft } from '#contracts/analysis/policy-lint.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import { Budget, CompileTooLarge } from '#policy/model/budget.js';
 import { GroupPopulations, type Looked } from './group-populations.js';
+import { Neighbours } from './neighbours.js';
 import { PolicyRules } from './policy-rules.js';
 import { RuleNeighbours } from './rule-neighbours.js';
 
@@ -12,22 +15,35 @@ const LISTED = 20;
 /** One group, with the rules around each of its rules. */
 export type GroupAtWork = {
   readonly group: number;
-  readonly populations: GroupPopulations;
-  readonly neighboursOf: (number: number) => RuleNeighbours;
+  /** Whether a flow of one of its sources reaches the group: no default of another group stands before it. */
+  readonly isReachable: boolean;
+  readonly neighboursOf: (number: number) => Neighbours;
 };
 
 /** A policy during its lint, and the groups that were left. */
 export class LintContext {
+  /** The rules, for all that is equal in each family. */
   readonly rules: PolicyRules;
   readonly left: LintLeft[] = [];
+  readonly #families: readonly PolicyRules[];
 
   /** `steps`: the limit of steps of each check. */
   constructor(
     readonly policy: Policy,
-    readonly space: AddressSpace,
+    readonly spaces: readonly AddressSpace[],
     private readonly steps: number,
   ) {
-    this.rules = new PolicyRules(policy, space);
+    const reached = spaces.filter((space) => decidingGroups.of(policy.groups, space).length > 0);
+    // No flow of another family reaches a rule. One family is needed for the numbers of the rules.
+    this.#families = (reached.length === 0 ? spaces.slice(0, 1) : reached).map(
+      (space) => new PolicyRules(policy, space),
+    );
+    this.rules = itemAt(this.#families, 0);
+  }
+
+  /** Names the groups that lint proposes to remove. */
+  set removedGroups(groups: ReadonlySet<number>) {
+    for (const rules of this.#families) rules.removedGroups = groups;
   }
 
   /**
@@ -51,11 +67,17 @@ export class LintContext {
   }
 
   at(group: number, looked: Looked, budget: Budget): GroupAtWork {
-    const populations = new GroupPopulations(this.rules, group, looked, budget);
+    const families = this.#families.map((rules) => ({
+      rules,
+      populations: new GroupPopulations(rules, group, looked, budget),
+    }));
     return {
       group,
-      populations,
-      neighboursOf: (number) => new RuleNeighbours(this.rules, populations, number, budget),
+      isReachable: families.some(({ populations }) => populations.reaching.length > 0),
+      neighboursOf: (number) =>
+        new Neighbours(
+          families.map(({ rules, populations }) => new RuleNeighbours(rules, populations, number, budget)),
+        ),
     };
   }
 }

@@ -21,7 +21,8 @@ import { type Removable, removableRules } from './removable.js';
 import { type Unreachable, unreachableRules } from './unreachable.js';
 
 export type LintOptions = {
-  readonly space: AddressSpace;
+  /** The families of the flows that an edit may not change. */
+  readonly spaces: readonly AddressSpace[];
   readonly checks: readonly LintCheck[];
   /** The maximum number of findings of each check in the answer. */
   readonly limit: number;
@@ -31,7 +32,7 @@ export type LintOptions = {
 
 type Found = { readonly finding: LintFinding; readonly proposal: Proposal };
 
-/** The maximum number of deciders in `LintFinding.by`. */
+/** The maximum number of rules and defaults in `LintFinding.by`, which decide the flows instead. */
 const BY = 5;
 /** The maximum number of regions in which the region of a conflict is searched. */
 const REGIONS = 50;
@@ -51,7 +52,7 @@ class Lint {
     private readonly policy: Policy,
     private readonly options: LintOptions,
   ) {
-    this.#context = new LintContext(policy, options.space, options.steps);
+    this.#context = new LintContext(policy, options.spaces, options.steps);
   }
 
   run(): PolicyLint {
@@ -65,8 +66,9 @@ class Lint {
       this.#add('unreachable', unreachable, (one) => this.#unreachable(one));
       const listed = unreachable.slice(0, limit);
       const { rules } = this.#context;
-      rules.removedGroups = new Set(listed.flatMap(({ group, isWhole }) => (isWhole ? [group] : [])));
-      const defaults = [...rules.removedGroups].map((group) => rules.defaultOf(group));
+      const removedGroups = new Set(listed.flatMap(({ group, isWhole }) => (isWhole ? [group] : [])));
+      this.#context.removedGroups = removedGroups;
+      const defaults = [...removedGroups].map((group) => rules.defaultOf(group));
       proposed = proposed.without([...listed.flatMap((one) => one.rules), ...defaults]);
     }
     if (isWanted('removable')) {
@@ -116,8 +118,8 @@ class Lint {
   }
 
   #diffOf(proposals: readonly Proposal[], limit: number): PolicyDiff {
-    const { space, steps } = this.options;
-    return policyDiff(this.policy, editedPolicy(this.policy, proposals), { space, steps, limit });
+    const { spaces, steps } = this.options;
+    return policyDiff(this.policy, editedPolicy(this.policy, proposals), { spaces, steps, limit });
   }
 
   #unreachable({ group, rules, isWhole, by }: Unreachable): Found {

@@ -12,9 +12,9 @@ const LOOKED_AT = 32;
 const STEPS = 200_000;
 
 /**
- * A rule that no flow and no lookup reaches after a change. `isNew`: the policy before has no such rule.
- * `by`: the rules and defaults that decide its flows; rule null is a default, group null the default of the
- * policy.
+ * A rule that decides no flow and no DNS lookup after a change of the policy. `isNew`: the rule was added.
+ * `by`: the rules and defaults that decide its flows instead; a default has the rule null, and the default of
+ * the policy also has the group null.
  */
 export type LostRule = {
   readonly group: Group;
@@ -27,11 +27,16 @@ export type LostRule = {
  * Finds rules that decided a flow or lookup before a change and decide none after it, and new rules that
  * decide none, among the rules that the change can have covered. Looks at a limited number of rules.
  */
-export function lostRules(before: Policy, after: Policy, compared: Compared, space: AddressSpace): LostRule[] {
+export function lostRules(
+  before: Policy,
+  after: Policy,
+  compared: Compared,
+  spaces: readonly AddressSpace[],
+): LostRule[] {
   const limits = { entries: Number.POSITIVE_INFINITY, steps: STEPS, ranks: Number.POSITIVE_INFINITY };
   const budget = new Budget(limits);
   const found: LostRule[] = [];
-  const sides = [new Side(before, space, budget), new Side(after, space, budget)] as const;
+  const sides = [new Side(before, spaces, budget), new Side(after, spaces, budget)] as const;
   try {
     for (const at of compared.coverable(LOOKED_AT)) {
       const group = itemAt(after.groups, at.group);
@@ -55,7 +60,7 @@ class Side {
 
   constructor(
     private readonly policy: Policy,
-    private readonly space: AddressSpace,
+    private readonly spaces: readonly AddressSpace[],
     private readonly budget: Budget,
   ) {}
 
@@ -86,7 +91,7 @@ class Side {
   }
 
   #lint(): LintContext {
-    this.#context ??= new LintContext(this.policy, this.space, STEPS);
+    this.#context ??= new LintContext(this.policy, this.spaces, STEPS);
     return this.#context;
   }
 }

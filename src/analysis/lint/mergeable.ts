@@ -1,4 +1,5 @@
-import { type AddressSpace, mergedSpans } from '#analysis/engine/address-space.js';
+import { formatPrefix, parseCidr } from '#addresses/ip-address.js';
+import { type AddressSpace, spansIn } from '#analysis/engine/address-space.js';
 import { takesPartInLookups } from '#analysis/engine/lookup-comparison.js';
 import { ruleKey } from '#analysis/engine/same-rule.js';
 import { itemAt } from '#arrays/read.js';
@@ -6,7 +7,7 @@ import type { MergedMatchers } from '#contracts/analysis/policy-lint.js';
 import type { PortSpec } from '#contracts/policy/policy-document.js';
 import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import { mergedRanges } from '#policy/model/intervals.js';
-import { formatPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
+import { hasEveryDestination } from '#policy/model/rules/rule-coverage.js';
 import { Arrangement } from './arrangement.js';
 import type { GroupAtWork, LintContext } from './lint-context.js';
 
@@ -25,9 +26,9 @@ export type Mergeable = {
 const MERGED = 16;
 
 /**
- * Finds rules of one group that are alike but for one list of matchers, and that can be one rule. Each
- * finding can be applied alone. The first `limit` findings can also be applied together with what `proposed`
- * removes.
+ * Finds rules of one group that differ only in one list of matchers, so that one rule can replace them. Each
+ * finding can be applied alone. The first `limit` findings can also be applied together with the removals in
+ * `proposed`.
  */
 export function mergeableRules(
   context: LintContext,
@@ -64,7 +65,7 @@ function mergeFrom(
   numbers: readonly number[],
   at: GroupAtWork,
   field: Field,
-  { rules, space }: LintContext,
+  { rules, spaces }: LintContext,
   current: Arrangement,
 ): { readonly found: Mergeable; readonly after: Arrangement } | null {
   const base = itemAt(numbers, 0);
@@ -75,10 +76,10 @@ function mergeFrom(
   let together = current;
   for (const number of numbers.slice(1)) {
     if (own.length === MERGED) break;
-    if (at.populations.reaching.length === 0) break;
-    const next = mergedRule(merged, rules.ruleOf(number), field, space);
+    if (!at.isReachable) break;
+    const next = mergedRule(merged, rules.ruleOf(number), field, spaces);
     // A rule decides lookups or not; a merged rule that decides others than its parts would be a change.
-    const parts = [merged, rules.ruleOf(number), next].map(takesPartInLookups);
+    const parts = [merged, rules.ruleOf(number), next].map(mayDecideLookups);
     if (new Set(parts).size > 1) continue;
     const place = base + own.length / (2 * MERGED);
     const neighbours = at.neighboursOf(number);
@@ -92,6 +93,14 @@ function mergeFrom(
     found: { group: at.group, rules: own, merged, match: matchOf(merged, field) },
     after: together,
   };
+}
+
+/**
+ * Whether a rule decides lookups, on a node with or without IPv6 policies. Without them, a list with every
+ * IPv4 destination is normalised to no destination.
+ */
+function mayDecideLookups(rule: Rule): boolean {
+  return takesPartInLookups(hasEveryDestination(rule, 'ipv4') ? { ...rule, destinations: [] } : rule);
 }
 
 /** Returns lists of rules that have this field, and are alike but for it, in the order of evaluation. */
@@ -108,16 +117,12 @@ function alikeBut(field: Field, numbers: readonly number[], { rules }: LintConte
   return [...found.values()].filter(({ length }) => length > 1);
 }
 
-function mergedRule(one: Rule, other: Rule, field: Field, space: AddressSpace): Rule {
+function mergedRule(one: Rule, other: Rule, field: Field, spaces: readonly AddressSpace[]): Rule {
   switch (field) {
     case 'destinations': {
-      const spans = [...one.destinations, ...other.destinations].map((prefix) => space.spanOf(prefix));
-      return {
-        ...one,
-        destinations: mergedSpans(spans)
-          .flatMap((span) => space.networksOf(span))
-          .map(networkOf),
-      };
+      const all = [...one.destinations, ...other.destinations];
+      const networks = spaces.flatMap((space) => spansIn(all, space).flatMap((span) => space.networksOf(span)));
+      return { ...one, destinations: networks.map(networkOf) };
     }
     case 'destinationPorts':
     case 'sourcePorts':
@@ -129,7 +134,7 @@ function mergedRule(one: Rule, other: Rule, field: Field, space: AddressSpace): 
 }
 
 function networkOf(text: string): Rule['destinations'][number] {
-  const parsed = parseIpv4Cidr(text);
+  const parsed = parseCidr(text);
   if (parsed === undefined) throw new RangeError(`merge the destinations of rules: ${text} is not a network`);
   return parsed.prefix;
 }

@@ -12,8 +12,9 @@ import { RuleSearch } from './rule-search.js';
 const FEW = 256;
 
 /**
- * The rules of a policy, by their numbers: their places in the order of evaluation. The default of a group
- * has a number too, above those of all rules, and is a rule that matches every flow.
+ * The rules of a policy for the flows of one family, by their numbers: their places in the order of
+ * evaluation, which are equal in each family. The default of a group has a number too, above those of all
+ * rules, and is a rule that matches every flow.
  */
 export class PolicyRules {
   /** The groups that lint proposes to remove. */
@@ -100,7 +101,7 @@ export class PolicyRules {
     return this.#outcomeAtEnd(end, ({ action, mode }) => outcomeFor(action, mode));
   }
 
-  /** Returns the same for DNS lookups. */
+  /** Returns the outcome for DNS lookups that no rule of a population decides, like `outcomeAtEnd`. */
   lookupOutcomeAtEnd(end: number | null): Outcome {
     return this.#outcomeAtEnd(end, (decided) => {
       const { action, mode } = forLookups(decided);
@@ -111,7 +112,8 @@ export class PolicyRules {
   #outcomeAtEnd(end: number | null, outcomeOf: (decided: Decides) => Outcome): Outcome {
     if (end === null) return outcomeOf(this.policy.default);
     const { defaultAction, mode } = this.groupAt(end);
-    if (defaultAction === undefined) throw new RangeError('end the rules of a population: the group has no default');
+    if (defaultAction === undefined)
+      throw new RangeError('decide a flow by the default of a group: the group has no default action');
     return this.removedGroups.has(end) ? 'outside' : outcomeOf({ action: defaultAction, mode });
   }
 

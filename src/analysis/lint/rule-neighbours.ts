@@ -3,10 +3,11 @@ import { canMatchOneName } from '#analysis/engine/conditions.js';
 import { type Outcome, outcomeFor } from '#analysis/engine/decision-lists.js';
 import { takesPartInLookups } from '#analysis/engine/lookup-comparison.js';
 import { groupOf, isConditional } from '#analysis/engine/populations.js';
-import type { Shape } from '#analysis/engine/rule-shape.js';
+import { hasFlows, type Shape } from '#analysis/engine/rule-shape.js';
 import { itemAt } from '#arrays/read.js';
 import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
+import { LOOKUP_FAMILY } from '#policy/model/rules/rule-coverage.js';
 import type { Arrangement } from './arrangement.js';
 import type { GroupPopulation, GroupPopulations } from './group-populations.js';
 import { type Item, NeighbourFlows } from './neighbour-flows.js';
@@ -16,12 +17,12 @@ import type { PolicyRules } from './policy-rules.js';
 /** The number of rules that are compared with a rule in the time of one step. */
 const RULES_OF_A_STEP = 4;
 
-/** Numbers of rules, by the index of their group. */
+/** The numbers of rules, grouped by the index of their source group. */
 type ByGroup = ReadonlyMap<number, readonly number[]>;
 
 /**
- * A rule together with all rules that match one of its flows. These rules and the defaults decide all flows
- * of the rule.
+ * A rule together with all rules that match one of its flows of one family. These rules and the defaults
+ * decide all these flows.
  */
 export class RuleNeighbours {
   readonly #rule: Rule;
@@ -55,8 +56,9 @@ export class RuleNeighbours {
   isReached(arrangement: Arrangement): boolean {
     if (this.populations.reaching.length === 0) return false;
     return (
-      this.#sampleFlows().some((flow) => this.#isFirst(flow, arrangement)) ||
-      this.#reaching().some((population) => this.#decidesFlow(population, arrangement)) ||
+      (this.#hasFlows &&
+        (this.#sampleFlows().some((flow) => this.#isFirst(flow, arrangement)) ||
+          this.#reaching().some((population) => this.#decidesFlow(population, arrangement)))) ||
       this.#ofLookups().some(({ population, lookups, near }) => {
         const items = this.#items(population, near, arrangement);
         return lookups.isDecided(this.#itemIn(population), this.#inFront(items, this.number, arrangement));
@@ -69,7 +71,7 @@ export class RuleNeighbours {
    */
   isAlike(one: Arrangement, other: Arrangement): boolean {
     return (
-      this.#reaching().every((population) => this.#areFlowsAlike(population, one, other)) &&
+      (!this.#hasFlows || this.#reaching().every((population) => this.#areFlowsAlike(population, one, other))) &&
       this.#ofLookups().every(({ population, lookups, near }) => {
         const [left, right] = [one, other].map((arrangement) => this.#items(population, near, arrangement));
         return !lookups.differ(left ?? [], right ?? [], [this.number], population.end);
@@ -101,6 +103,7 @@ export class RuleNeighbours {
    */
   deciders(arrangement: Arrangement, isWhole: boolean): Set<number | null> {
     const found = new Set<number | null>();
+    if (!this.#hasFlows) return found;
     const add = (items: readonly Item[], end: number | null | undefined): void => {
       for (const decider of this.#neighbourFlows().deciders(items, end)) found.add(decider);
     };
@@ -112,6 +115,11 @@ export class RuleNeighbours {
     for (const population of this.populations.hidden)
       add(this.#items(population, this.#ofFlows(), arrangement), population.end);
     return found;
+  }
+
+  /** Whether the rule matches a flow of this family. */
+  get #hasFlows(): boolean {
+    return hasFlows(this.#shape);
   }
 
   /** The rules that match a flow of the rule. */
@@ -225,7 +233,7 @@ export class RuleNeighbours {
   #itemIn({ codes }: GroupPopulation): Item {
     const { group } = this.populations;
     const code = codes.find((own) => groupOf(own) === group);
-    if (code === undefined) throw new RangeError('find the group of a rule: no flow of the population reaches it');
+    if (code === undefined) throw new RangeError('find the group of a rule: these sources do not belong to the group');
     return { number: this.number, code };
   }
 
@@ -256,6 +264,7 @@ export class RuleNeighbours {
     readonly lookups: NeighbourLookups;
     readonly near: ByGroup;
   }[] {
+    if (this.rules.space.family !== LOOKUP_FAMILY) return [];
     if (!takesPartInLookups(this.#rule) || this.populations.reaching.length === 0) return [];
     const { hostname } = this.#rule;
     const near = this.#byGroup(

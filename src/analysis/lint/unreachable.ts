@@ -12,7 +12,10 @@ export type Unreachable = {
   readonly by: readonly (number | null)[];
 };
 
-/** The maximum number of rules of a group for which `by` is computed. */
+/**
+ * The maximum number of unreachable rules of a group for which `by` (the rules that decide instead) is
+ * computed.
+ */
 const EXPLAINED = 16;
 
 /** Finds the rules and groups that no flow and no DNS lookup reaches. `limit`: the findings with `by`. */
@@ -41,12 +44,12 @@ export function unreachableRules(context: LintContext, limit: number): Unreachab
  * Returns the rules and defaults that decide the flows of a rule that nothing reaches. Leaves out rules
  * without which the others still decide all its flows.
  */
-export function coversOf(number: number, { populations, neighboursOf }: GroupAtWork, { rules }: LintContext) {
+export function coversOf(number: number, { isReachable, neighboursOf }: GroupAtWork, { rules }: LintContext) {
   const neighbours = neighboursOf(number);
   const deciders = [...neighbours.deciders(Arrangement.original, false)];
   const isRule = (decider: number | null): decider is number => decider !== null && !rules.isDefault(decider);
   // A default of another group that stands before this group decides all its flows.
-  if (populations.reaching.length === 0) return deciders.filter((decider) => !isRule(decider));
+  if (!isReachable) return deciders.filter((decider) => !isRule(decider));
   const unneeded = neighbours.touching.filter((other) => other !== number && !deciders.includes(other));
   let fewer = Arrangement.original.without(unneeded);
   for (const decider of deciders.filter(isRule).reverse()) {

@@ -80,76 +80,87 @@ const errors = errorAnswers(
   'feature_unavailable',
 );
 
+/** The options of a route that answers a question about policies and changes nothing. */
+function questionRoute<Body extends z.ZodType, Answer extends z.ZodType>({
+  operationId,
+  summary,
+  body,
+  answer,
+}: {
+  readonly operationId: string;
+  readonly summary: string;
+  readonly body: Body;
+  readonly answer: Answer;
+}) {
+  return {
+    config: { access: { management: 'read' as const } },
+    validatorCompiler: readBodyAs(() => body),
+    schema: {
+      operationId,
+      tags: ['policy'],
+      summary,
+      querystring: noQuery,
+      body,
+      response: { 200: answer, ...errors },
+    },
+  };
+}
+
 export const analysisResource: Resource = (api, { policies }) => {
   api.post(
     '/api/v1/policy/diff',
-    {
-      config: { access: { management: 'read' } },
-      validatorCompiler: readBodyAs(() => DiffSchema),
-      schema: {
-        operationId: 'diffPolicies',
-        tags: ['policy'],
-        summary: 'Compare two policies by the flows that they allow and deny',
-        querystring: noQuery,
-        body: DiffSchema,
-        response: { 200: PolicyDiffSchema, ...errors },
-      },
-    },
+    questionRoute({
+      operationId: 'diffPolicies',
+      summary: 'Compare two policies by the flows that they allow and deny',
+      body: DiffSchema,
+      answer: PolicyDiffSchema,
+    }),
     async (request, reply) => {
       const { from, to, limit: most = DEFAULT_LIMIT } = request.body;
       const references = [from === undefined ? ACTIVE : referenceOf(from), referenceOf(to)];
       const asked = { subject: authorOf(request), signal: hangUpOf(reply) };
       const answer = answered(await policies.analyse(references, { kind: 'diff', limit: most }, asked));
-      if (answer.kind !== 'diff') throw new Error('compare two policies: the answer is of another kind');
+      if (answer.kind !== 'diff')
+        throw new Error('compare two policies: the analysis returned the answer to another kind of question');
       return sendJson(reply, Buffer.from(JSON.stringify(answer.diff)));
     },
   );
 
   api.post(
     '/api/v1/policy/ask',
-    {
-      config: { access: { management: 'read' } },
-      validatorCompiler: readBodyAs(() => AskSchema),
-      schema: {
-        operationId: 'askPolicy',
-        tags: ['policy'],
-        summary: 'Ask whether flows pass never, always or sometimes, and which rules decide',
-        querystring: noQuery,
-        body: AskSchema,
-        response: { 200: AskAnswerSchema, ...errors },
-      },
-    },
+    questionRoute({
+      operationId: 'askPolicy',
+      summary: 'Ask whether flows pass never, always or sometimes, and which rules decide',
+      body: AskSchema,
+      answer: AskAnswerSchema,
+    }),
     async (request, reply) => {
       const { policy, limit: most = DEFAULT_LIMIT, ...question } = request.body;
       const reference = policy === undefined ? ACTIVE : referenceOf(policy);
       const asked = Object.fromEntries(Object.entries(question).filter(([, value]) => value !== undefined));
       const context = { subject: authorOf(request), signal: hangUpOf(reply) };
       const answer = answered(await policies.analyse([reference], { kind: 'ask', asked, limit: most }, context));
-      if (answer.kind !== 'ask') throw new Error('ask about a policy: the answer is of another kind');
+      if (answer.kind !== 'ask')
+        throw new Error('ask about a policy: the analysis returned the answer to another kind of question');
       return sendJson(reply, Buffer.from(JSON.stringify(answer.answer)));
     },
   );
 
   api.post(
     '/api/v1/policy/lint',
-    {
-      config: { access: { management: 'read' } },
-      validatorCompiler: readBodyAs(() => LintSchema),
-      schema: {
-        operationId: 'lintPolicy',
-        tags: ['policy'],
-        summary: 'Find rules that can be removed or merged without any change, and conflicts',
-        querystring: noQuery,
-        body: LintSchema,
-        response: { 200: PolicyLintSchema, ...errors },
-      },
-    },
+    questionRoute({
+      operationId: 'lintPolicy',
+      summary: 'Find rules that can be removed or merged without any change, and conflicts',
+      body: LintSchema,
+      answer: PolicyLintSchema,
+    }),
     async (request, reply) => {
       const { policy, checks = LINT_CHECKS, limit: most = DEFAULT_LIMIT } = request.body;
       const reference = policy === undefined ? ACTIVE : referenceOf(policy);
       const context = { subject: authorOf(request), signal: hangUpOf(reply) };
       const answer = answered(await policies.analyse([reference], { kind: 'lint', checks, limit: most }, context));
-      if (answer.kind !== 'lint') throw new Error('lint a policy: the answer is of another kind');
+      if (answer.kind !== 'lint')
+        throw new Error('lint a policy: the analysis returned the answer to another kind of question');
       return sendJson(reply, Buffer.from(JSON.stringify(answer.lint)));
     },
   );

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { ShownPacketSchema } from '#api/policies/packet.schema.js';
 import type { FlowCondition, FlowRegion } from '#contracts/analysis/flow-region.js';
 import { kubernetesSourceSchema, tlsMatchSchema } from '#policy/document/policy-schema.js';
 
@@ -6,7 +7,7 @@ export const decimal = z.string().regex(/^\d+$/).describe('A decimal number, whi
 
 export const AddressSetSchema = z
   .object({
-    networks: z.array(z.string()).describe('Networks in CIDR notation.'),
+    networks: z.array(z.string()).describe('Networks in CIDR notation, of IPv4 and of IPv6 (RFC 5952).'),
     except: z.array(z.string()).describe('Networks that are not in the set.'),
     omitted: z.int().min(0).describe('The number of networks that the two lists leave out.'),
     addresses: decimal.describe('The number of addresses in the set.'),
@@ -22,7 +23,7 @@ const ServiceSetSchema = z
   .meta({
     id: 'ServiceSet',
     description:
-      'Protocols with destination ports, or ICMP types and codes: `tcp/22`, `udp/8000-8100`, `icmp/8`, `any`.',
+      'Protocols with destination ports, or ICMP types and codes: `tcp/22`, `udp/8000-8100`, `icmp/8`, `icmpv6/128`, `any`.',
     examples: [{ services: ['tcp/22', 'tcp/443'], except: [], omitted: 0 }],
   });
 
@@ -55,7 +56,7 @@ export const DeciderSchema = z
   });
 
 export const regionMembers = {
-  sources: AddressSetSchema,
+  sources: AddressSetSchema.describe('Of the same IP family as the destinations.'),
   destinations: AddressSetSchema,
   services: ServiceSetSchema,
   source_ports: z.array(z.string()).describe('Empty: every source port.'),
@@ -66,18 +67,9 @@ export const regionMembers = {
       'The statement about the region is not true for flows for which all conditions of one of these sets hold.',
     ),
   flows: decimal.describe('The number of flows in the region.'),
-  example: z
-    .object({
-      src: z.string(),
-      dst: z.string(),
-      proto: z.int(),
-      src_port: z.int().optional(),
-      dst_port: z.int().optional(),
-      icmp_type: z.int().optional(),
-      icmp_code: z.int().optional(),
-      hostname: z.string().optional(),
-    })
-    .describe('One flow of the region, in the form of an explain request.'),
+  example: ShownPacketSchema.extend({ hostname: z.string().optional() }).describe(
+    'One flow of the region, in the form of an explain request.',
+  ),
 };
 
 z.object(regionMembers) satisfies z.ZodType<FlowRegion>;

@@ -7,9 +7,13 @@ const connections = count.describe('Flows that were opened, or packets that pass
 
 /** The members of a flow that the node has seen. */
 export const seenFlowMembers = {
-  folded: z.boolean().describe('Stands for all flows of the source and protocol to the network `dst_ip`.'),
-  src_ip: z.string(),
-  dst_ip: z.string().describe('As the policy sees it, after DNAT.'),
+  folded: z.boolean().describe('Stands for several flows: `src_ip` or `dst_ip` is a network.'),
+  src_ip: z.string().describe('An address, or the /64 prefix of all sources of a folded IPv6 row.'),
+  dst_ip: z
+    .string()
+    .describe(
+      'As the policy sees it, after DNAT. A network (/16 of IPv4, /32 of IPv6) if the row stands for all ports too.',
+    ),
   hostname: z.string().nullable().describe('The name for which the destination was last granted.'),
   proto: z.int(),
   dst_port: z.int().nullable(),
@@ -30,7 +34,7 @@ export const SeenTimeSchema = z
     recorded_minutes: count.describe('For how many minutes since `since` the node recorded.'),
     recording: z.boolean().describe('False while performance mode is disabled.'),
     flows: count.describe('The number of recorded flows.'),
-    folded: count.describe('How many of them stand for all flows of one source and protocol to a /16 network.'),
+    folded: count.describe('How many of them are folded: each stands for several flows.'),
     events_lost: count.describe('Events that were lost before they were recorded.'),
     events_not_recorded: count.describe('Events of sources that had used their share of the record.'),
   })

@@ -6,16 +6,7 @@ import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { dryRunMember, dryRunQuery, noQuery } from '#api/requests/query-parameters.js';
 import type { ClusterView } from '#cluster/operations.js';
-
-const text = z.string().max(1_000_000);
-/** The credentials and settings with which a node joins the cluster. */
-const AccessSchema = z.object({
-  prefix: text,
-  endpoints: z.array(text),
-  tls: z.object({ ca: text, cert: text, key: text }).nullable(),
-  user: z.object({ name: text, password: text }).nullable(),
-  seal_key: text.nullable(),
-});
+import { AccessSchema } from './access.schema.js';
 
 const MemberSchema = z.object({
   id: z.string().describe('The id of the node.'),
@@ -24,6 +15,12 @@ const MemberSchema = z.object({
   generation: z.int().min(0).describe('The generation that the node enforces.'),
   since: instant.describe('When the process of the node started.'),
   leads: z.boolean(),
+  ipv6: z
+    .enum(['drop', 'pass', 'enforce'])
+    .nullable()
+    .describe(
+      'The setting `dataplane.ipv6` of the node; null without a dataplane, and for a node with an older build. A policy with IPv6 needs `enforce` on each node.',
+    ),
 });
 const ClusterSchema = z
   .object({
@@ -147,13 +144,14 @@ function shown({ nodeId, clusterId, members, leader, revision, ...view }: Cluste
     members:
       members === null
         ? null
-        : members.map(({ id, address, version, generation, since }) => ({
+        : members.map(({ id, address, version, generation, since, ipv6 = null }) => ({
             id,
             address,
             version,
             generation,
             since,
             leads: id === leader,
+            ipv6,
           })),
   };
 }

@@ -249,6 +249,12 @@ export const ERRORS = {
     'The file no longer names an interface that exists and is policed, so that its packets would pass without a policy; nothing was changed.',
     'Correct `dataplane.interfaces` in the file on the node, or add `allow_unpoliced=true` if the interface must be open.',
   ),
+  would_open: entry(
+    409,
+    'Would open',
+    'With the file, the node would begin to enforce IPv6 policies, and the policy in force, which names no IPv6 source, would pass all IPv6; nothing was changed.',
+    'Write a policy whose default denies, or add `allow_open=true` if IPv6 must be open.',
+  ),
   precondition_failed: entry(
     412,
     'Precondition failed',

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { familyOf, formatAddress, parseAddress, parseIpv4Address } from '#addresses/ip-address.js';
 import { authorOf } from '#api/access/authentication.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
@@ -7,21 +8,21 @@ import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import { readBodyAs } from '#api/requests/request-body.js';
 import { OwnerSchema } from '#api/traffic/owner.schema.js';
-import { IPPROTO, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Address, ICMP, type Packet, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import type { ExplainQuestion } from '#policies/explain.js';
 import { addressFault } from '#policy/check/validation/value-validation.js';
 import { kubernetesSourceSchema, policySchema, protoSchema } from '#policy/document/policy-schema.js';
 import type { ExplainQuery } from '#policy/explain/explain.js';
-import { formatAddress, parseIpv4Address } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { canonicalName, hostnameFault } from '#policy/model/names/hostname.js';
+import { ShownPacketSchema } from './packet.schema.js';
 
 const address = z
   .string()
-  .refine((text) => parseIpv4Address(text) !== undefined, {
-    error: ({ input }) => addressFault(String(input), false)?.message ?? 'Write an IPv4 address.',
+  .refine((text) => addressFault(text, true) === undefined, {
+    error: ({ input }) => addressFault(String(input), true)?.message ?? 'Write an IP address.',
   })
-  .meta({ format: 'ipv4' });
+  .meta({ format: 'ip' });
 const port = z.int().min(0).max(65_535);
 const byte = z.int().min(0).max(255);
 const lookedUp = z
@@ -62,7 +63,7 @@ const PacketSchema = z
     proto: protoSchema.describe('The name or number of one protocol; `any` is not allowed.'),
     src_port: port.optional().describe('Default: 0. `reason` mentions the default if a rule tests the source port.'),
     dst_port: port.optional().describe('Required for TCP, UDP, UDP-Lite, SCTP and DCCP.'),
-    icmp_type: byte.optional().describe('Required for ICMP.'),
+    icmp_type: byte.optional().describe('Required for ICMP and ICMPv6.'),
     icmp_code: byte.optional().describe('Default: 0.'),
     interface: z
       .string()
@@ -146,20 +147,9 @@ const ExplainedSchema = z
         'The generation that the kernel enforces instead of the active policy, because the data folder is an older or another one. Null if the active policy is in force, and for a draft.',
       ),
     reason: z.string(),
-    reply_to: z
-      .object({
-        src: z.string(),
-        dst: z.string(),
-        proto: z.int(),
-        src_port: z.int().optional(),
-        dst_port: z.int().optional(),
-        icmp_type: z.int().optional(),
-        icmp_code: z.int().optional(),
-      })
-      .nullable()
-      .describe(
-        'The first packet of a flow in which this packet would be a reply, as a question about a packet. Given if the policy denies this packet and can allow that flow: replies of an allowed flow pass without a rule. Otherwise null.',
-      ),
+    reply_to: ShownPacketSchema.nullable().describe(
+      'The first packet of a flow in which this packet would be a reply, as a question about a packet. Given if the policy denies this packet and can allow that flow: replies of an allowed flow pass without a rule. Otherwise null.',
+    ),
     owners: z
       .object({ source: OwnerSchema.nullable(), destination: OwnerSchema.nullable() })
       .describe(
@@ -243,16 +233,19 @@ function lookupOf({ src, query }: z.infer<typeof LookupSchema>): ExplainQuery {
 function packetOf(asked: Omit<z.infer<typeof PacketSchema>, 'policy'>): ExplainQuery {
   const protocol = parseProtocol(asked.proto);
   if (protocol === undefined || protocol === 'any') {
-    throw new ApiError('invalid_request', '/proto: Must be tcp, udp, icmp, or a number.', [
-      { pointer: '/proto', code: 'invalid_protocol', message: 'Must be tcp, udp, icmp, or a number.' },
+    throw new ApiError('invalid_request', '/proto: Must be tcp, udp, icmp, icmpv6, or a number.', [
+      { pointer: '/proto', code: 'invalid_protocol', message: 'Must be tcp, udp, icmp, icmpv6, or a number.' },
     ]);
   }
   if (PORT_PROTOCOLS.includes(protocol) && asked.dst_port === undefined) throw missing('/dst_port');
-  if (protocol === IPPROTO.icmp && asked.icmp_type === undefined) throw missing('/icmp_type');
+  const [source, destination] = [addressOf(asked.src), addressOf(asked.dst)];
+  if (familyOf(source) !== familyOf(destination))
+    throw new ApiError('invalid_request', detailOf(TWO_FAMILIES), TWO_FAMILIES);
+  if (protocol === ICMP[familyOf(source)] && asked.icmp_type === undefined) throw missing('/icmp_type');
   return {
     packet: {
-      source: addressOf(asked.src),
-      destination: addressOf(asked.dst),
+      source,
+      destination,
       protocol,
       sourcePort: asked.src_port ?? 0,
       destinationPort: asked.dst_port ?? 0,
@@ -274,7 +267,7 @@ function questionAbout({
   destination,
   protocol,
   ...packet
-}: Packet<number>): z.infer<typeof ExplainedSchema>['reply_to'] {
+}: Packet): z.infer<typeof ExplainedSchema>['reply_to'] {
   const ports = { src_port: packet.sourcePort, dst_port: packet.destinationPort };
   const icmp = { icmp_type: packet.icmpType, icmp_code: packet.icmpCode };
   return {
@@ -282,18 +275,26 @@ function questionAbout({
     dst: formatAddress(destination),
     proto: protocol,
     ...(PORT_PROTOCOLS.includes(protocol) ? ports : {}),
-    ...(protocol === IPPROTO.icmp ? icmp : {}),
+    ...(protocol === ICMP[familyOf(source)] ? icmp : {}),
   };
 }
+
+const TWO_FAMILIES = [
+  {
+    pointer: '/dst',
+    code: 'invalid_address',
+    message: 'The source and the destination of a packet are both of IPv4, or both of IPv6.',
+  },
+] as const;
 
 function missing(pointer: string): ApiError {
   const problems = [{ pointer, code: 'required', message: 'This field is required for this protocol.' }] as const;
   return new ApiError('invalid_request', detailOf(problems), problems);
 }
 
-function addressOf(text: string): number {
-  const address = parseIpv4Address(text);
+function addressOf(text: string): Address {
+  const address = parseAddress(text);
   if (address === undefined)
-    throw new RangeError(`explain a packet: the schema accepted ${text}, which is not an IPv4 address`);
+    throw new RangeError(`explain a packet: the schema accepted ${text}, which is not an address`);
   return address;
 }

@@ -1,11 +1,11 @@
 import { z } from 'zod';
+import { formatAddress, formatPrefix, parseIpv4Address } from '#addresses/ip-address.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
 import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { NOT_EMPTY, pageLimit } from '#api/requests/query-parameters.js';
 import { ownerShape } from '#api/traffic/owner.schema.js';
-import { formatAddress, formatPrefix, parseIpv4Address } from '#policy/model/ip-address.js';
 
 const MemberSchema = z
   .object({

@@ -6,7 +6,7 @@ import { preconditionsOf } from '#api/requests/preconditions.js';
 import type { Form } from '#contracts/policy/policy-document.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
 import { etagOf } from '#contracts/policy/policy-record.js';
-import type { CommitInCluster, PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
+import type { CommitInCluster, PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
 import { termsOf } from './pending-terms.js';
 import type { activationQuery } from './policy.schema.js';
 import { withGroup, withPolicy } from './policy-json.js';
@@ -43,26 +43,22 @@ export function policyWrite(
 }
 
 /**
- * Sends the response to a policy write. A response in singleton form has no member for warnings, so a header
- * contains the codes of the warnings.
+ * Sends the response to a policy write. A response in singleton form (without name and mode) has no member
+ * for warnings, so a header contains the codes of the warnings.
  */
 export function answerPolicy(outcome: PolicyOutcome, form: Form, reply: FastifyReply): FastifyReply {
   switch (outcome.kind) {
     case 'refused':
       throw refused(outcome);
-    case 'checked': {
-      const { stored, warnings, programLines: program_lines, proof, diff, assertions } = outcome;
-      const shown = { dry_run: true, warnings, program_lines, proof, diff, assertions } as const;
-      return sendJson(reply, withPolicy(stored, shown));
-    }
+    case 'checked':
+      return sendJson(reply, withPolicy(outcome.stored, dryRunMembers(outcome)));
     case 'deleted':
       warningHeader(reply, outcome.warnings);
       clusterHeaders(reply, outcome.cluster);
       return reply.header('weir-generation', outcome.generation).code(204).send();
     case 'written': {
-      const { stored, warnings, generation, created, proof } = outcome;
-      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
-      clusterHeaders(reply, outcome.cluster);
+      const { stored, warnings, created, proof } = outcome;
+      writtenHeaders(reply, outcome);
       if (form === 'singleton') {
         warningHeader(reply, warnings);
         return sendJson(reply, stored.body);
@@ -85,19 +81,15 @@ export function answerGroup(
   switch (outcome.kind) {
     case 'refused':
       throw refused(outcome);
-    case 'checked': {
-      const { stored, warnings, programLines: program_lines, proof, diff, assertions } = outcome;
-      const shown = { dry_run: true, warnings, program_lines, proof, diff, assertions } as const;
-      return sendJson(reply, withGroup(stored, shown));
-    }
+    case 'checked':
+      return sendJson(reply, withGroup(outcome.stored, dryRunMembers(outcome)));
     case 'deleted':
       throw new Error(
         'answer a request for one source group: the policy write returned `deleted`, which only a policy can be',
       );
     case 'written': {
-      const { stored, warnings, generation, created, proof } = outcome;
-      reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
-      clusterHeaders(reply, outcome.cluster);
+      const { stored, warnings, created, proof } = outcome;
+      writtenHeaders(reply, outcome);
       if (operation === 'delete') {
         warningHeader(reply, warnings);
         return reply.code(204).send();
@@ -111,8 +103,24 @@ export function answerGroup(
   }
 }
 
+function dryRunMembers({
+  warnings,
+  programLines,
+  proof,
+  diff,
+  assertions,
+}: Extract<PolicyOutcome, { kind: 'checked' }>) {
+  return { dry_run: true, warnings, program_lines: programLines, proof, diff, assertions } as const;
+}
+
+function writtenHeaders(reply: FastifyReply, { stored, generation, cluster }: PolicyWritten): void {
+  reply.header('etag', etagOf(stored.record)).header('weir-generation', generation);
+  clusterHeaders(reply, cluster);
+}
+
 /**
- * Sets `Weir-Revision`, and `Weir-Nodes`: the number of members that staged the policy before the commit.
+ * Sets the headers of a commit in a cluster: `Weir-Revision`, and `Weir-Nodes` (the number of nodes that had
+ * prepared the policy before the commit).
  */
 function clusterHeaders(reply: FastifyReply, cluster: CommitInCluster | undefined): void {
   if (cluster === undefined) return;

@@ -1,9 +1,9 @@
 import type { FastifyRequest } from 'fastify';
 import { z } from 'zod';
+import { parseCidr } from '#addresses/ip-address.js';
 import { durationMs } from '#contracts/duration.js';
 import { wholeNumberOf } from '#contracts/whole-number.js';
 import { isPrintable } from '#policy/check/validation/validate.js';
-import { parseIpv4Cidr } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { parsePorts } from '#policy/model/parse-ports.js';
 
@@ -20,7 +20,7 @@ const texts = z
   .union([z.string(), z.array(z.string())])
   .transform((value) => (typeof value === 'string' ? [value] : value));
 
-/** A query parameter with any text; it may be repeated. */
+/** A query parameter that accepts any text and may be repeated. */
 export const oneOrMore = texts.refine((all) => !all.includes(''), { error: 'Must not be empty.' });
 
 /**
@@ -38,11 +38,11 @@ export const wordsOf = <W extends string>(words: readonly W[]) =>
   listOf((text) => words.find((word) => word === text), `Must be one of ${words.join(', ')}.`);
 
 export const networks = listOf(
-  (text) => parseIpv4Cidr(text)?.prefix,
-  'Must be an IPv4 address or a CIDR such as 10.0.0.0/8.',
+  (text) => parseCidr(text)?.prefix,
+  'Must be an IP address, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32.',
 );
 
-/** A query parameter with ports or ranges of ports; it may be repeated. */
+/** A query parameter whose values are ports or port ranges; it may be repeated. */
 export const ports = listOf((text) => {
   const parsed = parsePorts(text);
   return 'range' in parsed ? parsed.range : undefined;

@@ -19,6 +19,11 @@ const reloadQuery = dryRunQuery.extend({
     .describe(
       'Whether the reload may end the policing of interfaces that exist: those that `dataplane.interfaces` does not name any more, and those that were renamed. Their packets then pass without a policy.',
     ),
+  allow_open: flag
+    .optional()
+    .describe(
+      'Whether the file may change `dataplane.ipv6` from `drop` to `enforce` although the policy in force allows by default, so that all IPv6 passes after the restart.',
+    ),
 });
 
 const ConfigReloadSchema = z
@@ -83,7 +88,7 @@ export const configReloadResource: Resource = (api, { configuration }) => {
         tags: ['settings'],
         summary: 'Reload the configuration file of the node',
         description:
-          'Reads the file again, and puts the changes in force that need no restart: all of them, or none. The signal SIGHUP does the same. A reload that would end the policing of an existing interface is refused, unless `allow_unpoliced` is given.',
+          'Reads the file again, and puts the changes in force that need no restart: all of them, or none. The signal SIGHUP does the same. A reload that would end the policing of an existing interface is refused, unless `allow_unpoliced` is given. A file that would open IPv6 is refused, unless `allow_open` is given.',
         querystring: reloadQuery,
         response: {
           200: ConfigReloadSchema,
@@ -91,6 +96,7 @@ export const configReloadResource: Resource = (api, { configuration }) => {
             ...errorsOf.write,
             'invalid_config',
             'would_unpolice',
+            'would_open',
             'reload_failed',
             'feature_unavailable',
           ),
@@ -98,8 +104,12 @@ export const configReloadResource: Resource = (api, { configuration }) => {
       },
     },
     async (request) => {
-      const { dry_run: dryRun = false, allow_unpoliced: allowUnpoliced = false } = request.query;
-      const report = await configuration.reload({ dryRun, allowUnpoliced, author: authorOf(request) });
+      const {
+        dry_run: dryRun = false,
+        allow_unpoliced: allowUnpoliced = false,
+        allow_open: allowOpen = false,
+      } = request.query;
+      const report = await configuration.reload({ dryRun, allowUnpoliced, allowOpen, author: authorOf(request) });
       if (report.kind === 'refused') throw refused(report);
       return {
         applied: [...report.applied],

@@ -1,14 +1,14 @@
 import { z } from 'zod';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { errorAnswers, errorsOf, instant } from '#api/openapi/answer.schema.js';
 import { noQuery } from '#api/requests/query-parameters.js';
 import type { KnownName } from '#contracts/dns/seen-lookup.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 const NameSchema = z.object({
   hostname: z.string(),
-  ips: z.array(z.ipv4()),
+  ips: z.array(z.union([z.ipv4(), z.ipv6()])),
   patterns: z.array(z.string()).describe('The hostname patterns of the policy for which the addresses are granted.'),
   expires_at: instant.describe('The time when the last grant of these addresses expires.'),
   last_seen: instant,

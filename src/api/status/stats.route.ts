@@ -6,6 +6,7 @@ import type { NodeStats } from '#observe/metrics/stats.js';
 
 const count = z.int().min(0);
 const packetsAndBytes = z.object({ packets: count, bytes: count });
+const forwarding = z.object({ way: z.enum(['stack', 'direct']), reason: z.string() }).nullable();
 const byVerdict = z.object({ allow: count, deny: count, audit: count });
 
 const StatsSchema = z
@@ -13,10 +14,12 @@ const StatsSchema = z
     generation: count.describe('The generation of the active policy; 0 before the first activation.'),
     dataplane: z.object({
       active_flows: count,
-      forwarding: z
-        .object({ way: z.enum(['stack', 'direct']), reason: z.string() })
-        .nullable()
-        .describe('How the node forwards passed packets at this time, and the reason. Null without a dataplane.'),
+      forwarding: forwarding.describe(
+        'How the node forwards passed packets at this time, and the reason. Null without a dataplane.',
+      ),
+      ipv6_forwarding: forwarding.describe(
+        'How the node forwards passed IPv6 packets at this time. Null unless `dataplane.ipv6` is `enforce`.',
+      ),
       routes_copied: z
         .boolean()
         .describe(
@@ -162,6 +165,7 @@ function statsAnswer(
     dataplane: {
       active_flows: dataplane?.activeFlows ?? 0,
       forwarding: dataplane?.forwarding ?? null,
+      ipv6_forwarding: dataplane?.ipv6Forwarding ?? null,
       routes_copied: dataplane?.routesCopied ?? false,
       packets: { allow: allow.packets, deny: deny.packets, audit: audit.packets },
       bytes: { allow: allow.bytes, deny: deny.bytes, audit: audit.bytes },

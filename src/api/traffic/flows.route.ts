@@ -1,3 +1,4 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
@@ -8,7 +9,7 @@ import { queryOf } from '#api/requests/query-string.js';
 import type { LiveFlow } from '#contracts/datapath/datapath.js';
 import type { Translation } from '#contracts/datapath/translation.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import { formatAddress } from '#policy/model/ip-address.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import {
   cutQuery,
   FlowsCutSchema,
@@ -111,7 +112,7 @@ function placeOn(node: string, cursor: string | undefined): { after: Uint8Array 
     : { after: new Uint8Array(Buffer.from(flow, 'base64url')), isPast: false };
 }
 
-function shown(flow: LiveFlow, node: string, ownerOf: (address: number) => OwnerName | null): ShownFlow {
+function shown(flow: LiveFlow, node: string, ownerOf: (address: Address) => OwnerName | null): ShownFlow {
   const { decider, ports, packets, bytes, interfaces, translation, sourceGroups } = flow;
   const sourceOwner = ownerOf(flow.source);
   const isKnown = sourceGroups !== null && !(sourceGroups.hasSelectors && sourceOwner !== null);

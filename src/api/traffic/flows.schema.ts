@@ -32,6 +32,7 @@ export const FLOW_STATES = [
 ] as const;
 
 const count = z.int().min(0);
+const ipAddress = z.union([z.ipv4(), z.ipv6()]);
 const port = z.int().min(0).max(65_535);
 const bothWays = z.object({ forward: count, reply: count });
 
@@ -39,8 +40,8 @@ const FlowSchema = z
   .object({
     id: z.string().describe('Identifies the flow on its node.'),
     node_id: z.string(),
-    src: z.ipv4().describe('The side that opened the flow.'),
-    dst: z.ipv4(),
+    src: ipAddress.describe('The side that opened the flow.'),
+    dst: ipAddress,
     src_owner: OwnerSchema.nullable()
       .default(null)
       .describe('The Kubernetes object that owns the address now; null without an owner.'),
@@ -83,8 +84,8 @@ const FlowSchema = z
     interfaces: z.object({ in: z.string().nullable(), out: z.string().nullable() }),
     translation: z
       .object({
-        src: z.ipv4(),
-        dst: z.ipv4(),
+        src: ipAddress,
+        dst: ipAddress,
         src_port: port.nullable(),
         dst_port: port.nullable(),
         icmp_id: port.nullable(),
@@ -136,7 +137,7 @@ export const flowsQuery = z.strictObject({
   limit: pageLimit(100, 1_000),
   cursor: z
     .string()
-    .regex(/^([\w-]{22})(@.{1,253})?$/, 'Must be the `next_cursor` of a response.')
+    .regex(/^([\w-]{22}|[\w-]{54})(@.{1,253})?$/, 'Must be the `next_cursor` of a response.')
     .optional(),
 });
 export const cutQuery = z.strictObject({

@@ -47,7 +47,7 @@ export const seenFlowsResource: Resource = (api, management) => {
         summary: 'Flows that this node has seen in the last days',
         description:
           'A seen flow is a source, a destination, a protocol and a destination port, whatever the source port. `flow_history` of the configuration bounds their age and number. ' +
-          'The list begins with the first flows of the order, and `matched` counts all of them.',
+          'The list begins with the first flows of the order, and `matched` counts all of them. IPv6 flows are recorded with `dataplane.ipv6: enforce`.',
         querystring: seenFlowsQuery,
         response: { 200: SeenFlowsSchema, ...errorAnswers(...errorsOf.read, 'feature_unavailable') },
       },

@@ -50,6 +50,7 @@ const FIXES: Readonly<Record<string, string>> = {
   name_taken: 'give another --name; `weir policy list` shows the names',
   would_unpolice:
     'correct dataplane.interfaces in the file on the node, or give --allow-unpoliced if the interface must be open',
+  would_open: 'write a policy whose default denies, or give --allow-open if IPv6 must be open',
   already_exists: 'give --replace',
   integration_read_only: 'give another name, or change `kubernetes.in_cluster` in the configuration of the node',
   policy_not_active: 'name a source group of the active policy',
@@ -106,7 +107,7 @@ export function refusalOf(status: number, text: string): RefusedError {
     return new RefusedError(`the server answered with ${status}`, status, undefined, [], undefined);
   const code = parsed.type?.split(':').at(-1);
   const problems = (parsed.problems ?? []).map(inFlags);
-  // A wrong value of a flag counts as wrong usage, even if the node detects it.
+  // Exit with the code for wrong usage if the node detects a wrong value of a flag.
   const { assertions } = parsed;
   if (assertions !== undefined && assertions.length > 0) {
     const failures = assertions as unknown as readonly AssertionFailure[];

@@ -4,7 +4,8 @@ import { request } from 'node:https';
 import { dirname, join } from 'node:path';
 import { text as textOf } from 'node:stream/consumers';
 import { isMap } from 'yaml';
-import { z } from 'zod';
+import type { z } from 'zod';
+import { AccessSchema } from '#api/cluster/access.schema.js';
 import { CliError } from '#cli/errors/command-error.js';
 import { readingProblem } from '#cli/files/file-warnings.js';
 import { nodeUser } from '#cli/files/node-user.js';
@@ -22,15 +23,7 @@ const TIMEOUT_MS = 10_000;
  * cluster are usually smaller.
  */
 const PROBE_BYTES = 128 * 1024;
-const text = z.string();
-const accessSchema = z.object({
-  prefix: text,
-  endpoints: z.array(text),
-  tls: z.object({ ca: text, cert: text, key: text }).nullable(),
-  user: z.object({ name: text, password: text }).nullable(),
-  seal_key: text.nullable(),
-});
-type Access = z.infer<typeof accessSchema>;
+type Access = z.infer<typeof AccessSchema>;
 
 export type Join = {
   readonly token: string;
@@ -129,7 +122,7 @@ function unreadable(config: string, cause: unknown): never {
   throw new CliError(`${config} cannot be read: ${reasonOf(cause)}`, { cause });
 }
 
-/** Redeems a join token at the node that issued it. */
+/** Sends a join token to the node that issued it, and returns the credentials of the cluster. */
 async function accessWith({ address, fingerprint, secret }: JoinToken): Promise<Access> {
   const { hostname, port } = new URL(`https://${address}`);
   const answer = await new Promise<{ status: number; body: string }>((done, reject) => {
@@ -159,7 +152,7 @@ async function accessWith({ address, fingerprint, secret }: JoinToken): Promise<
     throw new CliError('the join token has expired, or was used before', {
       fix: '`weir cluster token` prints a new one',
     });
-  const access = answer.status === 200 ? accessSchema.safeParse(jsonOf(answer.body)) : null;
+  const access = answer.status === 200 ? AccessSchema.safeParse(jsonOf(answer.body)) : null;
   if (access?.success === false)
     throw new CliError(`the node at ${address} answered the join token without the credentials of a cluster`, {
       fix: 'check the versions of both nodes, and join again with a new token of `weir cluster token`',

@@ -26,6 +26,8 @@ const clusterSchema = z.looseObject({
         generation: z.number(),
         since: z.string(),
         leads: z.boolean(),
+        // Default to null, because a node with an older build omits this member.
+        ipv6: z.string().nullable().default(null),
       }),
     )
     .nullable(),
@@ -95,7 +97,16 @@ function text(cluster: ClusterAnswer): string {
       relativeTime(since),
     ]),
   );
-  return `${facts}\n${members}${unreadable}`;
+  return `${facts}\n${members}${ipv6Text(cluster.members)}${unreadable}`;
+}
+
+/** Returns a sentence if only some members enforce IPv6 policies. */
+function ipv6Text(members: NonNullable<ClusterAnswer['members']>): string {
+  const [enforcing, others] = [true, false].map((enforces) =>
+    members.flatMap(({ id, ipv6 }) => ((ipv6 === 'enforce') === enforces ? id : [])).join(', '),
+  );
+  if (enforcing === '' || others === '') return '';
+  return `\nThe nodes differ in dataplane.ipv6: enforce on ${enforcing}, not on ${others}, which refuse a policy with IPv6.\n`;
 }
 
 /**

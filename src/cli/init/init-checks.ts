@@ -2,9 +2,10 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /**
- * Contains a folder for each interface of this network namespace, even if /sys belongs to another namespace.
+ * Folders that contain a folder for each interface of this network namespace. They are correct even if /sys
+ * belongs to another namespace. The IPv6 folder is missing if the kernel has no IPv6.
  */
-const SETTINGS = '/proc/sys/net/ipv4/conf';
+const SETTINGS = { ipv4: '/proc/sys/net/ipv4/conf', ipv6: '/proc/sys/net/ipv6/conf' } as const;
 const NO_INTERFACE = ['all', 'default'];
 
 /**
@@ -12,13 +13,11 @@ const NO_INTERFACE = ['all', 'default'];
  * does not forward. A pattern such as `eth*` must match an interface that exists now.
  */
 export function interfaceProblems(patterns: readonly string[]): string[] {
-  const existing = readdirSync(SETTINGS)
-    .filter((name) => !NO_INTERFACE.includes(name))
-    .sort();
+  const existing = interfacesIn(SETTINGS.ipv4);
   const found = new Map(patterns.map((pattern) => [pattern, existing.filter((name) => matches(pattern, name))]));
   const absent = patterns.filter((pattern) => found.get(pattern)?.length === 0);
   const present = [...new Set([...found.values()].flat())];
-  const unforwarding = present.filter((name) => name !== 'lo' && !isBridgePort(name) && !forwards(name));
+  const unforwarding = present.filter((name) => name !== 'lo' && !isBridgePort(name) && !forwards('ipv4', name));
   const others = existing.filter((name) => name !== 'lo').join(', ');
   return [
     ...absent.map((name) => `There is no interface ${name}: this machine has ${others === '' ? 'none' : others}.`),
@@ -30,6 +29,19 @@ export function interfaceProblems(patterns: readonly string[]): string[] {
         ]),
   ];
 }
+
+/** Returns the interfaces with one of these names from which this machine forwards IPv6. */
+export function forwardingIpv6(patterns: readonly string[]): string[] {
+  if (!existsSync(SETTINGS.ipv6)) return [];
+  return interfacesIn(SETTINGS.ipv6).filter(
+    (name) => patterns.some((pattern) => matches(pattern, name)) && forwards('ipv6', name),
+  );
+}
+
+const interfacesIn = (settings: string): string[] =>
+  readdirSync(settings)
+    .filter((name) => !NO_INTERFACE.includes(name))
+    .sort();
 
 /**
  * Returns the patterns in `before` that no pattern in `after` covers. A node with `after` no longer polices
@@ -44,4 +56,5 @@ const matches = (pattern: string, name: string): boolean =>
 /** Returns whether the interface is a port of a bridge, which switches packets without IPv4 forwarding. */
 const isBridgePort = (name: string): boolean => existsSync(join('/sys/class/net', name, 'brport'));
 
-const forwards = (name: string): boolean => readFileSync(join(SETTINGS, name, 'forwarding'), 'utf8').trim() === '1';
+const forwards = (family: keyof typeof SETTINGS, name: string): boolean =>
+  readFileSync(join(SETTINGS[family], name, 'forwarding'), 'utf8').trim() === '1';

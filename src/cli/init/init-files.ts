@@ -2,6 +2,7 @@ import { chmodSync, existsSync, realpathSync, statSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { dirname, join } from 'node:path';
 import { type Document, isMap, isScalar, isSeq } from 'yaml';
+import { formatPrefix, parseCidr } from '#addresses/ip-address.js';
 import { parseYaml } from '#config/yaml-text.js';
 import { makeFolders } from '#files/make-folders.js';
 import { replaceDurably } from '#files/replaced-file.js';
@@ -11,6 +12,8 @@ export type Mode = 'audit' | 'enforce';
 export type InitSettings = {
   readonly interfaces: readonly string[];
   readonly mode: Mode;
+  /** Whether this machine forwards IPv6 from one of the interfaces, so that the policy also decides IPv6. */
+  readonly forwardsIpv6: boolean;
   /** Whether existing files keep the mode of the policy, and the keys that depend on this mode. */
   readonly keepsMode: boolean;
   /** The path of the configuration file. The policy file is in the same folder. */
@@ -28,19 +31,25 @@ const DEFAULT_DATA_DIR = '/var/lib/weir';
 const POLICY_NAME = 'gateway';
 
 /**
- * The settings that depend on the mode. With a trial (`audit`), all traffic passes. With `enforce`, traffic
- * that no policy allows is denied.
+ * The settings that depend on the mode. In a trial (`audit`), all traffic passes. With `enforce`, traffic
+ * that no rule allows is denied. The key `ipv6` here is for a machine that does not forward IPv6 (see
+ * `settingsFor`).
  */
 const SETTINGS = {
   audit: { fallback: 'allow', ipv6: 'pass', non_ipv4: 'pass', reverse_path: 'off' },
   enforce: { fallback: 'deny', ipv6: 'drop', non_ipv4: 'drop', reverse_path: 'strict' },
 } as const;
 
+function settingsFor({ mode, forwardsIpv6 }: InitSettings) {
+  return { ...SETTINGS[mode], ...(forwardsIpv6 && { ipv6: 'enforce' }) };
+}
+
 export const policyPath = ({ config }: Pick<InitSettings, 'config'>): string => join(dirname(config), 'policy.yaml');
 
 /** Returns the text of a new configuration file. */
-export function configText({ interfaces, mode, dataDir = DEFAULT_DATA_DIR }: InitSettings): string {
-  const { fallback, ipv6, non_ipv4, reverse_path } = SETTINGS[mode];
+export function configText(settings: InitSettings): string {
+  const { interfaces, dataDir = DEFAULT_DATA_DIR } = settings;
+  const { fallback, ipv6, non_ipv4, reverse_path } = settingsFor(settings);
   return `# Written by \`weir init\`. \`weir config check\` checks the file.
 # ${DOCS}/configuration.md explains every key.
 version: 1
@@ -51,7 +60,8 @@ node:
 dataplane:
   # Packets that arrive by these interfaces are policed. Name both sides of a gateway.
   interfaces: ${JSON.stringify(interfaces)}
-  # Forwarded IPv6, and other EtherTypes: \`pass\` for a trial, \`drop\` for enforcement.
+  # Forwarded IPv6: \`enforce\` if the policy decides it. Else, and for other EtherTypes: \`pass\` for a trial, \`drop\` for
+  # enforcement.
   ipv6: ${ipv6}
   non_ipv4: ${non_ipv4}
   # Packets whose source has no route back: \`off\` for a trial, \`strict\` for enforcement.
@@ -70,7 +80,7 @@ policy:
  */
 export function updatedConfig(existing: string, present: readonly string[], settings: InitSettings): string {
   const document = parseYaml(existing);
-  const { fallback, ipv6, non_ipv4, reverse_path } = SETTINGS[settings.mode];
+  const { fallback, ipv6, non_ipv4, reverse_path } = settingsFor(settings);
   document.setIn(['version'], 1);
   if (settings.dataDir !== undefined) document.setIn(['node', 'data_dir'], settings.dataDir);
   setInterfaces(document, present, settings.interfaces);
@@ -83,7 +93,9 @@ export function updatedConfig(existing: string, present: readonly string[], sett
   return document.toString({ lineWidth: 0 });
 }
 
-/** The items that stay in the list keep their order and comments. */
+/**
+ * Sets the list of interfaces in a YAML document. Items that stay in the list keep their order and comments.
+ */
 function setInterfaces(document: Document, present: readonly string[], wanted: readonly string[]): void {
   const path = ['dataplane', 'interfaces'];
   const list = document.getIn(path);
@@ -98,9 +110,11 @@ function setInterfaces(document: Document, present: readonly string[], wanted: r
 }
 
 /** Returns the text of a new policy file. The example rule is for the hosts behind the first interface. */
-export function policyText({ interfaces, mode, config }: InitSettings): string {
+export function policyText({ interfaces, mode, config, forwardsIpv6 }: InitSettings): string {
   const [first = ''] = interfaces;
-  const networks = networksOf(first);
+  const networks = networksOf(first, forwardsIpv6);
+  const everyone = forwardsIpv6 ? ['0.0.0.0/0', '"::/0"'] : ['0.0.0.0/0'];
+  const ping6 = forwardsIpv6 ? '        - { id: ping6, action: allow, match: { proto: icmpv6 } }\n' : '';
   const hosts = networks.length === 0 ? 'all hosts' : `the hosts behind ${first}`;
   return `# The policy of this gateway. After a change of this file:
 #   weir policy apply -f ${policyPath({ config })}
@@ -113,10 +127,10 @@ policy:
   source_groups:
     # An example to change: ${hosts} may ping.
     - id: lan
-      sources: { cidrs: [${(networks.length === 0 ? ['0.0.0.0/0'] : networks).join(', ')}] }
+      sources: { cidrs: [${(networks.length === 0 ? everyone : networks).join(', ')}] }
       rules:
         - { id: ping, action: allow, match: { proto: icmp } }
-        # - { id: web, action: allow, match: { proto: tcp, dst_ports: [80, 443] } }
+${ping6}        # - { id: web, action: allow, match: { proto: tcp, dst_ports: [80, 443] } }
         # - { id: dns, action: allow, match: { proto: udp, dst_ports: [53], dst_ips: [192.0.2.53] } }
 `;
 }
@@ -136,15 +150,20 @@ export function updatedPolicy(existing: string, mode: Mode): string {
   return `${existing.slice(0, start)}${mode}${existing.slice(end)}`;
 }
 
-/** Returns the IPv4 networks of an interface, such as 10.77.1.0/24. */
-function networksOf(name: string): string[] {
-  return (networkInterfaces()[name] ?? []).flatMap(({ family, address, netmask }) => {
-    if (family !== 'IPv4') return [];
-    const mask = netmask.split('.').map(Number);
-    const network = address.split('.').map((byte, index) => Number(byte) & (mask[index] ?? 0));
-    const length = mask.reduce((bits, byte) => bits + byte.toString(2).replaceAll('0', '').length, 0);
-    return [`${network.join('.')}/${length}`];
+/**
+ * Returns the networks of an interface as words of YAML, such as 10.77.1.0/24, with `ipv6` also those of IPv6
+ * without link-local ones.
+ */
+function networksOf(name: string, ipv6: boolean): string[] {
+  const networks = (networkInterfaces()[name] ?? []).flatMap(({ family, cidr, scopeid }) => {
+    if (family === 'IPv6' && (!ipv6 || scopeid !== 0)) return [];
+    // Node gives no CIDR for a netmask that is not a prefix.
+    const network = cidr === null ? undefined : parseCidr(cidr);
+    if (network === undefined) return [];
+    const text = formatPrefix(network.prefix);
+    return family === 'IPv6' ? `"${text}"` : text;
   });
+  return [...new Set(networks)];
 }
 
 /**

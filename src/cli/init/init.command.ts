@@ -17,7 +17,7 @@ import type { Environment } from '#config/config-source.js';
 import { parseConfig, type ReadConfig } from '#config/load.js';
 import { MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
 import { type Active, checkedSource, checkFirstPolicy, firstPolicy } from './first-policy.js';
-import { interfaceProblems, uncovered } from './init-checks.js';
+import { forwardingIpv6, interfaceProblems, uncovered } from './init-checks.js';
 import {
   configText,
   type InitSettings,
@@ -54,7 +54,9 @@ type Options = {
   readonly dryRun?: true;
 };
 type Draft = { readonly path: string; readonly text: string };
-/** `dataplane`: the section `dataplane` of the configuration. */
+/**
+ * The drafts of the files that `weir init` writes. `dataplane`: the section `dataplane` of the configuration.
+ */
 type Drafts = {
   readonly drafts: readonly [Draft, ...Draft[]];
   readonly policy: Source;
@@ -110,6 +112,7 @@ export function addInitCommand(program: Command, terminal: Terminal): void {
         replaceFile(draft.path, draft.text, group);
         terminal.out(`wrote ${draft.path}\n`);
       }
+      if (made.dataplane?.ipv6 === 'enforce') terminal.out(`${enforcesIpv6(settings)}\n`);
       if (!starts) return terminal.out(byHand(settings, options.start));
       addDropIn();
       terminal.out(`starting ${UNIT}\n`);
@@ -181,7 +184,8 @@ function existingAt(path: string, { environment }: Terminal): Existing | null {
  */
 function settingsOf(options: Options, existing: Existing | null): InitSettings {
   const present = existing === null || existing.config.policy.fallback === 'allow' ? 'audit' : 'enforce';
-  return { ...options, mode: options.mode ?? present, keepsMode: options.mode === undefined };
+  const forwardsIpv6 = forwardingIpv6(options.interfaces).length > 0;
+  return { ...options, mode: options.mode ?? present, forwardsIpv6, keepsMode: options.mode === undefined };
 }
 
 /**
@@ -235,11 +239,18 @@ async function show(
   if (!readiness.ready) throw new CliError('the node is not ready', { fix: `journalctl -u ${UNIT} shows its log` });
 }
 
+/** Returns a sentence about `dataplane.ipv6: enforce` in the configuration. */
+function enforcesIpv6({ interfaces }: InitSettings): string {
+  const forwarding = forwardingIpv6(interfaces);
+  const effect = 'the policy decides IPv6 too (dataplane.ipv6: enforce)';
+  return forwarding.length === 0 ? effect : `${forwarding.join(', ')} forwards IPv6: ${effect}`;
+}
+
 /** Returns a sentence about the packets that no policy decides, with their number on this node. */
 function limitsOf({ stats }: Status, dataplane: Config['dataplane']): string {
   const { passed, dropped } = notIpv4(stats);
   const kinds = [
-    { name: 'forwarded IPv6 packets', passes: dataplane?.ipv6 === 'pass' },
+    ...(dataplane?.ipv6 === 'enforce' ? [] : [{ name: 'forwarded IPv6 packets', passes: dataplane?.ipv6 === 'pass' }]),
     { name: 'packets of other protocols', passes: dataplane?.nonIpv4 === 'pass' },
   ];
   const named = (passes: boolean): string =>
@@ -254,7 +265,8 @@ function limitsOf({ stats }: Status, dataplane: Config['dataplane']): string {
     ...(refused === '' ? [] : [`${refused} are dropped (${dropped} packets until now)`]),
   ];
   const own = dataplane?.policeLocal === true ? [] : ['Connections of this machine itself are not policed.'];
-  return [`Policies are about IPv4: ${effects.join('; ')}.`, ...own].join('\n');
+  const about = dataplane?.ipv6 === 'enforce' ? 'IPv4 and IPv6' : 'IPv4';
+  return [`Policies are about ${about}: ${effects.join('; ')}.`, ...own].join('\n');
 }
 
 function inForce(settings: InitSettings, active: Active | null, limits: string): string {

@@ -52,9 +52,17 @@ export function addConfigCommands(program: Command, terminal: Terminal): void {
       '--allow-unpoliced',
       'also end the policing of interfaces that exist: those that the file does not name any more, and those that were renamed. Their packets pass without a policy afterwards',
     )
-    .action(async (options: Output & { dryRun?: true; allowUnpoliced?: true }) => {
+    .option(
+      '--allow-open',
+      'also accept a file that begins to enforce IPv6 policies (dataplane.ipv6: enforce) while the policy in force allows by default. All IPv6 passes after the restart',
+    )
+    .action(async (options: Output & { dryRun?: true; allowUnpoliced?: true; allowOpen?: true }) => {
       const client = createClient(options, terminal, TIMEOUT_MS);
-      const path = withQuery(PATH, { dry_run: options.dryRun, allow_unpoliced: options.allowUnpoliced });
+      const path = withQuery(PATH, {
+        dry_run: options.dryRun,
+        allow_unpoliced: options.allowUnpoliced,
+        allow_open: options.allowOpen,
+      });
       const reload = parseReply(reloadSchema, await client.request(path, { method: 'POST' }));
       print(terminal, options.output, reload, text);
     });

@@ -142,8 +142,8 @@ function placeOf({ config, pinPath }: Options, { environment }: Terminal) {
     ...(dataDir === undefined ? {} : { dataDir }),
   };
   if (dataplane === null) return place;
-  const { interfaces, markMask, reversePath } = dataplane;
-  return { ...place, configured: { interfaces, markMask, reversePath } };
+  const { interfaces, markMask, reversePath, policeLocal, ipv6 } = dataplane;
+  return { ...place, configured: { interfaces, markMask, reversePath, policeLocal, ipv6 } };
 }
 
 /** Converts bigint values to numbers, because JSON has no bigint. */
@@ -158,7 +158,7 @@ const unpolicedIn = ({ hooks, unpoliced }: DataplaneStatus): readonly string[] =
   hooks.length === 0 && unpoliced.length === 0 ? ['every interface: no program is attached'] : unpoliced;
 
 function text(status: DataplaneStatus): string {
-  const { owner, inForce, forwarding, hooks, guardStands, sets, maps, sweep, counters, drops } = status;
+  const { owner, inForce, forwarding, ipv6Forwarding, hooks, guardStands, sets, maps, sweep, counters, drops } = status;
   const facts: [string, string][] = [
     ['pins', sets.length === 0 ? `${status.pinPath} (none)` : sets.join(', ')],
     [
@@ -178,6 +178,9 @@ function text(status: DataplaneStatus): string {
     ...(inForce?.since == null ? [] : [['since', inForce.since] as [string, string]]),
     ['guard', guardStands === null ? 'not known without --config' : guardStands ? 'stands' : 'MISSING or changed'],
     ...(forwarding === null ? [] : [['forwarding', `${forwarding.way}: ${forwarding.reason}`] as [string, string]]),
+    ...(ipv6Forwarding === null
+      ? []
+      : [['IPv6 forwarding', `${ipv6Forwarding.way}: ${ipv6Forwarding.reason}`] as [string, string]]),
     ...(sweep === null
       ? []
       : [

@@ -12,13 +12,16 @@ import { listPolicies, type PolicyRecord } from '#cli/policy/policy-records.js';
 import { type Readiness, readReadiness, waitUntilReady } from './node-readiness.js';
 
 const byVerdict = z.object({ allow: z.number(), deny: z.number(), audit: z.number() });
+const forwardingSchema = z.object({ way: z.string(), reason: z.string() }).nullable();
 const statsSchema = z.looseObject({
   generation: z.number(),
   dataplane: z.looseObject({
     active_flows: z.number(),
     flows_opened: z.number(),
     flows_closed: z.number(),
-    forwarding: z.object({ way: z.string(), reason: z.string() }).nullable(),
+    forwarding: forwardingSchema,
+    /** A node of an earlier version has no such field. */
+    ipv6_forwarding: forwardingSchema.optional(),
     packets: byVerdict,
     drops: z.record(z.string(), z.number()),
     non_ipv4_passed: z.looseObject({ packets: z.number() }),
@@ -107,6 +110,9 @@ export function statusText({ readiness, policy, stats, last_reload }: Status, st
     ['not IPv4', `passed ${others.passed} without a policy  dropped ${others.dropped}`],
     ['flows', `${dataplane.active_flows} live  ${dataplane.flows_opened} opened  ${dataplane.flows_closed} closed`],
     ['forwarding', dataplane.forwarding === null ? '-' : `${dataplane.forwarding.way}: ${dataplane.forwarding.reason}`],
+    ...(dataplane.ipv6_forwarding == null
+      ? []
+      : [['IPv6 forwarding', `${dataplane.ipv6_forwarding.way}: ${dataplane.ipv6_forwarding.reason}`] as const]),
     ['dns', `allow ${dns.queries_allow}  deny ${dns.queries_deny}  servfail ${dns.servfail}  granted ${dns.grants}`],
     ['tls', `${verdicts(tls)}  intercepted ${tls.intercepted}  live ${tls.connections}`],
     ['http', `${verdicts(http)}  responses denied ${http.responses_deny}`],

@@ -10,6 +10,7 @@ import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { pause } from '#cli/pause.js';
 import { instant, SINCE } from './instant.js';
+import type { ListOptions } from './list-options.js';
 import { NodeErrors, nodeErrorsSchema } from './node-errors.js';
 import { FINDING_TITLES, type Finding, findingRow, findingSchema, identityOf } from './shown-finding.js';
 
@@ -20,19 +21,14 @@ const pageSchema = z.looseObject({
 });
 
 type Filters = Readonly<Record<string, Parameter>>;
-type Options = Output & {
-  readonly type?: string[];
-  readonly group?: string[];
-  readonly rule?: string[];
-  readonly policy?: string[];
-  readonly src?: string[];
-  readonly dst?: string[];
-  readonly since?: string;
-  readonly until?: string;
-  readonly local?: true;
-  readonly limit: number;
-  readonly follow?: true;
-};
+type Options = Output &
+  ListOptions<'type' | 'group' | 'rule' | 'policy' | 'src' | 'dst'> & {
+    readonly since?: string;
+    readonly until?: string;
+    readonly local?: true;
+    readonly limit: number;
+    readonly follow?: true;
+  };
 
 const PAGE = 1_000;
 const POLL_MS = 1_000;

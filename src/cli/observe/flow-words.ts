@@ -4,6 +4,7 @@ const PROTOCOLS = new Map([
   [1, 'icmp'],
   [6, 'tcp'],
   [17, 'udp'],
+  [58, 'icmpv6'],
 ]);
 
 export const protocolName = (number: number): string => PROTOCOLS.get(number) ?? String(number);
@@ -18,8 +19,11 @@ export function serviceText(flow: {
   return number === null ? protocolName(flow.proto) : `${protocolName(flow.proto)}/${number}`;
 }
 
-export const endpoint = (address: string, port: number | null | undefined): string =>
-  port === null || port === undefined ? address : `${address}:${port}`;
+/** Returns an address and port as text: `10.0.0.1:443`, or `[2001:db8::1]:443` (RFC 5952, 6). */
+export const endpoint = (address: string, port: number | null | undefined): string => {
+  if (port === null || port === undefined) return address;
+  return address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+};
 
 export const ownerSchema = z
   .object({ integration: z.string(), kind: z.string(), namespace: z.string().nullable(), name: z.string() })

@@ -8,6 +8,7 @@ import { type Style, styleOf } from '#cli/output/style.js';
 import { table } from '#cli/output/table.js';
 import type { Terminal } from '#cli/output/terminal.js';
 import { deciderOf, endpoint, ownedEndpoint, ownerSchema, protocolName } from './flow-words.js';
+import type { ListOptions } from './list-options.js';
 import { NodeErrors, nodeErrorsSchema, scopeParameter } from './node-errors.js';
 import { addSeenFlowsCommand } from './seen-flows.command.js';
 
@@ -53,17 +54,9 @@ const flowsSchema = z.object({
 });
 const cutSchema = z.object({ cut: z.number(), dry_run: z.boolean() });
 
-type FilterOptions = {
-  readonly src?: string[];
-  readonly dst?: string[];
-  readonly port?: string[];
-  readonly srcPort?: string[];
-  readonly dstPort?: string[];
-  readonly proto?: string[];
-  readonly group?: string[];
-  readonly rule?: string[];
-  readonly verdict?: string[];
-  readonly state?: string[];
+type FilterOptions = ListOptions<
+  'src' | 'dst' | 'port' | 'srcPort' | 'dstPort' | 'proto' | 'group' | 'rule' | 'verdict' | 'state'
+> & {
   readonly suspended?: boolean;
   readonly minBytes?: number;
 };

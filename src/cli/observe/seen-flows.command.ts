@@ -10,6 +10,7 @@ import type { Terminal } from '#cli/output/terminal.js';
 import { visible } from '#cli/output/visible.js';
 import { serviceText } from './flow-words.js';
 import { instant, SINCE } from './instant.js';
+import type { ListOptions } from './list-options.js';
 
 const pageSchema = z.looseObject({
   matched: z.number(),
@@ -35,17 +36,12 @@ type Page = z.infer<typeof pageSchema>;
 /** The highest value of the query parameter `limit`. */
 const MOST = 1_000;
 
-type Options = Output & {
-  readonly src?: string[];
-  readonly dst?: string[];
-  readonly dstPort?: string[];
-  readonly proto?: string[];
-  readonly hostname?: string[];
-  readonly verdict?: string[];
-  readonly since?: string;
-  readonly byCount?: boolean;
-  readonly limit: number;
-};
+type Options = Output &
+  ListOptions<'src' | 'dst' | 'dstPort' | 'proto' | 'hostname' | 'verdict'> & {
+    readonly since?: string;
+    readonly byCount?: boolean;
+    readonly limit: number;
+  };
 
 /** Adds `weir flows seen` to the command `flows`. */
 export function addSeenFlowsCommand(flows: Command, terminal: Terminal): void {

@@ -8,23 +8,16 @@ import { visibleIn } from '#cli/output/visible.js';
 import { pause } from '#cli/pause.js';
 import { backoffMs } from '#contracts/backoff.js';
 import { eventsOf } from '#observe/wiretap/event-stream.js';
+import type { ListOptions } from './list-options.js';
 import { scopeParameter } from './node-errors.js';
 import { frameSchema, wiretapLine } from './wiretap-message.js';
 
-type Options = Output & {
-  readonly type?: string[];
-  readonly src?: string[];
-  readonly dst?: string[];
-  readonly port?: string[];
-  readonly proto?: string[];
-  readonly hostname?: string[];
-  readonly group?: string[];
-  readonly rule?: string[];
-  readonly verdict?: string[];
-  readonly replay?: string;
-  readonly fold?: string;
-  readonly allNodes?: boolean;
-};
+type Options = Output &
+  ListOptions<'type' | 'src' | 'dst' | 'port' | 'proto' | 'hostname' | 'group' | 'rule' | 'verdict'> & {
+    readonly replay?: string;
+    readonly fold?: string;
+    readonly allNodes?: boolean;
+  };
 
 const FIRST_PAUSE_MS = 250;
 const MAX_PAUSE_MS = 10_000;

@@ -12,7 +12,7 @@ import { atLines, readValidSource, singletonOf } from './policy-source.js';
 
 const UNEXPECTED = 3;
 const ANY = 'any';
-/** The maximum number of regions of each list that the text shows without `--all`. */
+/** The maximum number of regions (sets of flows) of each list that the text shows without `--all`. */
 const SHOWN = 5;
 const ALL = 1_000;
 
@@ -33,7 +33,7 @@ export function addAskCommand(policy: Command, terminal: Terminal, end: End): vo
     .description('ask whether flows pass never, always or sometimes; `any` asks who, what or how')
     .argument('[from]', 'an address, a network, or the id of a source group', ANY)
     .argument('[to]', 'an address or a network', ANY)
-    .argument('[service]', 'such as tcp/22, udp/53,123, icmp/8, udp, or 443 for tcp/443', ANY)
+    .argument('[service]', 'such as tcp/22, udp/53,123, icmp/8, icmpv6/128, udp, or 443 for tcp/443', ANY)
     .option('--host <hostname>', 'the destination is an address that was looked up by this name')
     .option('--src-port <ports>', 'the source ports, such as 1024-65535')
     .option('-f, --file <file>', 'ask about this policy instead of the active one; - reads standard input')
@@ -88,7 +88,7 @@ function serviceOf(service: string): Pick<FlowQuestion, 'proto' | 'ports' | 'icm
   if (values === undefined && /^[\d,-]+$/.test(name)) return { ports: name.split(',') };
   const proto = /^\d+$/.test(name) ? Number(name) : name;
   if (values === undefined) return { proto };
-  if (name.toLowerCase() === 'icmp') return { proto, icmp_types: values.split(',').map(Number) };
+  if (['icmp', 'icmpv6'].includes(name.toLowerCase())) return { proto, icmp_types: values.split(',').map(Number) };
   return { proto, ports: values.split(',') };
 }
 

@@ -25,7 +25,7 @@ type Revisions = { readonly from?: number | undefined; readonly to?: number | un
 type Shape = { readonly text?: boolean; readonly all?: boolean };
 type DiffOptions = Output & Which & Revisions & Shape & { readonly file?: string };
 
-/** The maximum number of regions that `--all` requests. */
+/** The maximum number of regions (sets of flows) that `--all` requests. */
 const ALL = 1_000;
 
 export function addDiffCommand(policy: Command, terminal: Terminal, end: End): void {
@@ -67,7 +67,10 @@ export function addDiffCommand(policy: Command, terminal: Terminal, end: End): v
     });
 }
 
-/** A side of the comparison: how a request names the policy, and its content in singleton form. */
+/**
+ * One of the two compared policies: how a request refers to it, and its content without name and mode
+ * (singleton form).
+ */
 type Side = {
   readonly reference: object;
   readonly content: Readonly<Record<string, unknown>>;
@@ -76,9 +79,9 @@ type Side = {
 type Compared = {
   readonly before: Side;
   readonly after: Side;
-  /** Members of the printed comparison of texts. */
+  /** The members that identify this policy in the JSON output. */
   readonly names: Readonly<Record<string, unknown>>;
-  /** Adds the lines of the file to an error about the policy in it. */
+  /** Adds line numbers of the policy file to an error about the policy. */
   readonly placed: (error: unknown) => unknown;
 };
 
@@ -94,7 +97,8 @@ async function withFile(
   // command does not have.
   const storedMode = stored?.form === 'envelope' ? stored.mode : undefined;
   const after = singletonOf(source, storedMode);
-  // Compare modes only between two envelopes: a policy in singleton form has no mode of its own.
+  // Compare modes only between two envelopes (policies with name and mode): a policy in singleton form has no
+  // mode of its own.
   const isBoth = stored?.form === 'envelope' && source.form === 'envelope';
   const modeOf = (mode: unknown) => (isBoth ? { mode } : {});
   const label = stored === null ? 'no policy' : labelOf(stored);
@@ -121,7 +125,7 @@ async function withFile(
 /** Returns two revisions: `to`, by default the present one, and `from`, by default the one before `to`. */
 async function revisionsOf(client: Client, { from, to, ...which }: Which & Revisions): Promise<Compared> {
   if (from === undefined && to === undefined)
-    throw new CliError('compare with what? Give --file, --from or --to', { exitCode: 2 });
+    throw new CliError('give the policy to compare with: --file, --from or --to', { exitCode: 2 });
   const id = await idOf(client, which);
   const after = to === undefined ? await readStored(client, { id }) : await readRevision(client, { id }, to);
   if (after === null) throw new CliError(`there is no policy with the id ${id}`);

@@ -1,3 +1,4 @@
+import { isIPv6 } from 'node:net';
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
 import { createClient, notInForce } from '#cli/client/client.js';
@@ -68,10 +69,14 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
     .description('explain why a packet or a DNS lookup is allowed or denied: all evaluated groups and rules')
     .requiredOption('--src <address>', 'the source address of the packet')
     .option('--dst <address>', 'the destination address of the packet')
-    .option('--proto <protocol>', 'tcp, udp, icmp, or a number (default: tcp if a port is given)')
+    .option('--proto <protocol>', 'tcp, udp, icmp, icmpv6, or a number (default: tcp if a port is given)')
     .option('--src-port <port>', 'the source port of the packet', numberUpTo(65_535))
     .option('--dst-port <port>', 'the destination port of the packet', numberUpTo(65_535))
-    .option('--icmp-type <type>', 'the ICMP type of the packet (default: 8, echo request)', numberUpTo(255))
+    .option(
+      '--icmp-type <type>',
+      'the ICMP type of the packet (default: echo request: 8, or 128 of ICMPv6)',
+      numberUpTo(255),
+    )
     .option('--icmp-code <code>', 'the ICMP code of the packet', numberUpTo(255))
     .option('--interface <name>', 'the interface on which the packet arrives')
     .option('--hostname <hostname>', 'assume that the destination was looked up by this name')
@@ -102,6 +107,7 @@ export function addExplainCommand(policy: Command, terminal: Terminal): void {
 }
 
 const ECHO_REQUEST = 8;
+const ECHO_REQUEST_OF_ICMPV6 = 128;
 
 /** Builds the request body of the explain operation: a question about a packet or a DNS lookup. */
 function questionOf({
@@ -141,9 +147,10 @@ function questionOf({
   if (dst === undefined)
     throw new CliError('give --dst to explain a packet, or --query to explain a DNS lookup', { exitCode: 2 });
   const meant = proto ?? (dstPort === undefined ? undefined : 'tcp');
-  if (meant === undefined) throw new CliError('give --proto: tcp, udp, icmp, or a number', { exitCode: 2 });
+  if (meant === undefined) throw new CliError('give --proto: tcp, udp, icmp, icmpv6, or a number', { exitCode: 2 });
   const isIcmp = meant.toLowerCase() === 'icmp' || meant === '1';
-  const type = isIcmp ? (icmpType ?? ECHO_REQUEST) : icmpType;
+  const isIcmpv6 = meant.toLowerCase() === 'icmpv6' || meant === '58';
+  const type = icmpType ?? (isIcmp ? ECHO_REQUEST : isIcmpv6 && isIPv6(src) ? ECHO_REQUEST_OF_ICMPV6 : undefined);
   return { src, ...packet, icmp_type: type, proto: /^\d+$/.test(meant) ? Number(meant) : meant };
 }
 
@@ -214,7 +221,8 @@ function replyHint(opener: Explained['reply_to'], file: string | undefined): str
 }
 
 /**
- * Returns a line for each end that a Kubernetes object owns, such as `source: pod shop/web-5d4f of prod`.
+ * Returns a line for each address of the flow that a Kubernetes object owns, such as `source: pod
+ * shop/web-5d4f of prod`.
  */
 function ownersOf({ owners, selected_by: selector }: Pick<Explained, 'owners' | 'selected_by'>): string {
   const { integration: _, ...labels } = selector ?? {};

@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import { protocolName } from '#cli/observe/flow-words.js';
 import type { Style } from '#cli/output/style.js';
+import { addressText } from '#contracts/analysis/address-text.js';
 import type { DiffCause } from '#contracts/analysis/diff-effect.js';
 import type {
-  AddressSet,
   FlowCondition,
   FlowDecider,
   FlowExample,
+  FlowRegion,
   ServiceSet,
 } from '#contracts/analysis/flow-region.js';
 import type { DiffRegion, LookupChange, PolicyDiff } from '#contracts/analysis/policy-diff.js';
@@ -24,9 +25,9 @@ export const diffSchema = z
 const SHOWN = 10;
 
 /**
- * Returns what a change does to flows as text: one sentence, the notices, and the largest region that each
- * cause opens or closes, and the seen flows that change. With `all`, shows every region, lookup and seen flow
- * of the response.
+ * Returns what a change does to flows as text: one sentence, the notices, and the largest region (set of
+ * flows) that each cause opens or closes, and the seen flows that change. With `all`, shows every region,
+ * lookup and seen flow of the response.
  */
 export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false } = {}): string {
   const blocks = all
@@ -34,7 +35,8 @@ export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false
     : blocksOf(diff.regions.filter(({ effect }) => effect === 'opens' || effect === 'closes'));
   const shown = all ? blocks : blocks.slice(0, SHOWN);
   const others = blocks.length - shown.length;
-  // A common edit needs at most five lines.
+  // Show less per region (set of flows) if there are notices, so that the output for a typical edit has at
+  // most five lines.
   const ofOne = all || diff.notices.length < 2 ? 3 : 2;
   const lines = [
     diff.summary,
@@ -51,11 +53,12 @@ export function flowDifferenceText(diff: PolicyDiff, style: Style, { all = false
 
 const EFFECT = { opens: 'opens', closes: 'closes', inspection: 'inspection', audit: 'reports' } as const;
 
-/** Groups regions by effect and cause. */
+/** Groups regions (sets of flows) by effect, cause and IP family. */
 function blocksOf(regions: readonly DiffRegion[]): DiffRegion[][] {
   const found = new Map<string, DiffRegion[]>();
   for (const region of regions) {
-    const key = `${region.effect} ${JSON.stringify(region.cause)}`;
+    const isIpv6 = region.example.src.includes(':');
+    const key = `${region.effect} ${isIpv6} ${JSON.stringify(region.cause)}`;
     const known = found.get(key);
     if (known === undefined) found.set(key, [region]);
     else known.push(region);
@@ -63,7 +66,10 @@ function blocksOf(regions: readonly DiffRegion[]): DiffRegion[][] {
   return [...found.values()];
 }
 
-/** Returns one, two or three lines about regions: the largest region, why it changes, and an example. */
+/**
+ * Returns one, two or three lines about regions (sets of flows): the largest region, why it changes, and an
+ * example.
+ */
 function blockLines(regions: readonly DiffRegion[], style: Style, lines: 1 | 2 | 3): string[] {
   const [first] = regions;
   if (first === undefined) return [];
@@ -86,16 +92,11 @@ function causeText({ part, change, source_group: group, rule }: DiffCause): stri
   return `${PARTS[part]}${name} ${change === 'sources' ? 'has other sources' : change}`;
 }
 
-type Flows = {
-  readonly sources: AddressSet;
-  readonly destinations: AddressSet;
-  readonly services: ServiceSet;
-  readonly source_ports: readonly string[];
-  readonly conditions: readonly FlowCondition[];
-  readonly unless: readonly (readonly FlowCondition[])[];
-};
+type Flows = Omit<FlowRegion, 'flows' | 'example'>;
 
-/** Returns the flows of a region as text, such as `10.1.0.0/24 → any except 10.0.0.0/8 tcp/22`. */
+/**
+ * Returns the flows of a region (set of flows) as text, such as `10.1.0.0/24 → any except 10.0.0.0/8 tcp/22`.
+ */
 export function flowsText({ sources, destinations, services, source_ports: ports, conditions, unless }: Flows): string {
   const from = ports.length === 0 ? '' : ` from port ${ports.join(',')}`;
   const when = conditions.length === 0 ? '' : `, if ${conditions.map(conditionText).join(' and ')}`;
@@ -105,15 +106,7 @@ export function flowsText({ sources, destinations, services, source_ports: ports
       ? ''
       : `, unless ${exception.map(conditionText).join(' and ')}${unless.length > 1 ? ` (and ${unless.length - 1} more)` : ''}`;
   const service = servicesText(services);
-  return `${addressesText(sources)} → ${addressesText(destinations)}${service === 'any' ? '' : ` ${service}`}${from}${when}${but}`;
-}
-
-function addressesText({ networks, except, omitted }: AddressSet): string {
-  const more = omitted > 0 ? ` and ${omitted} more` : '';
-  const list = networks.map((network) => (network === '0.0.0.0/0' ? 'any' : network.replace(/\/32$/, ''))).join(', ');
-  return except.length === 0
-    ? `${list}${more}`
-    : `${list} except ${except.map((one) => one.replace(/\/32$/, '')).join(', ')}${more}`;
+  return `${addressText(sources)} → ${addressText(destinations)}${service === 'any' ? '' : ` ${service}`}${from}${when}${but}`;
 }
 
 function servicesText({ services, except, omitted }: ServiceSet): string {
@@ -151,7 +144,7 @@ export function decidedText({
 
 function lookupLine({ effect, sources, names, before, after }: LookupChange, style: Style): string {
   const paint = effect === 'opens' ? style.good : effect === 'closes' ? style.bad : style.warn;
-  return `${paint(effect)} lookup of ${names} by ${addressesText(sources)}: before ${before.decision}, now ${after.decision}`;
+  return `${paint(effect)} lookup of ${names} by ${addressText(sources)}: before ${before.decision}, now ${after.decision}`;
 }
 
 /** Returns the command that explains a flow. */

@@ -9,8 +9,8 @@ import type { ImpactFlow } from '#contracts/analysis/policy-impact.js';
 const SHOWN = 3;
 
 /**
- * Returns which of the flows that the node has seen a change affects, as lines: one sentence with the time
- * that it is about, the first flows, and what is missing. An older node sends no impact.
+ * Returns lines about the recorded flows that a change affects: a sentence with the period of the record, the
+ * first flows, and what is not recorded. Empty if the node has an older build and sends no such data.
  */
 export function impactLines(diff: PolicyDiff, style: Style, all: boolean): string[] {
   const { impact, impact_unavailable: why } = diff as Partial<PolicyDiff>;
@@ -22,7 +22,7 @@ export function impactLines(diff: PolicyDiff, style: Style, all: boolean): strin
   const limits = [
     ...(lost > 0 ? [`${counted(lost, 'event')} lost`] : []),
     ...(left > 0 ? [`${counted(left, 'event')} not recorded`] : []),
-    ...(folded > 0 ? [`${counted(folded, 'row')} with all flows of a source to a network`] : []),
+    ...(folded > 0 ? [`${counted(folded, 'row')} for several flows each`] : []),
   ];
   return [
     `${style.bold('seen')}: ${impact.summary}`,

@@ -29,6 +29,7 @@ type LintOptions = Output & {
   readonly file?: string;
   readonly check?: readonly LintCheck[];
   readonly fallback: 'allow' | 'deny';
+  readonly ipv6?: boolean;
   readonly all?: boolean;
 };
 
@@ -45,16 +46,20 @@ export function addLintCommand(policy: Command, terminal: Terminal, end: End): v
         .choices(['allow', 'deny'])
         .default('deny'),
     )
+    .option(
+      '--ipv6',
+      'for a file: look at IPv6 flows too, for nodes with dataplane.ipv6: enforce (default: if the policy has IPv6 addresses)',
+    )
     .option('--all', `show up to ${ALL} findings of each check instead of ${LIMIT}`)
     .action(async (name: string | undefined, options: LintOptions) => {
-      const { file, check = LINT_CHECKS, fallback, all = false } = options;
+      const { file, check = LINT_CHECKS, all = false } = options;
       if (file !== undefined && name !== undefined)
         throw new CliError('give a file or the name of a policy, not both', { exitCode: 2 });
       const asked = { checks: check, limit: all ? ALL : LIMIT };
       const answer =
         file === undefined
           ? await ofNode(name, asked, options, terminal)
-          : await ofFile(await readValidSource(file, terminal), asked, fallback);
+          : await ofFile(await readValidSource(file, terminal), asked, options);
       print(terminal, options.output, answer, (shown) => lintText(shown, styleOf(terminal)));
       if (answer.findings.length > 0) end(FOUND);
     });
@@ -80,12 +85,17 @@ async function ofNode(
   return parseReply(lintSchema, reply);
 }
 
-async function ofFile({ form, value, json }: Source, asked: Asked, fallback: 'allow' | 'deny'): Promise<PolicyLint> {
+async function ofFile(
+  { form, value, json }: Source,
+  asked: Asked,
+  { fallback, ipv6 = false }: Pick<LintOptions, 'fallback' | 'ipv6'>,
+): Promise<PolicyLint> {
   const { analyseDocument } = await import('#main.js');
-  // An envelope without a mode is checked in the mode enforce.
+  // A policy document (envelope) without a mode is checked as if its mode were `enforce`.
   const text = form === 'envelope' && !('mode' in value) ? JSON.stringify({ ...value, mode: 'enforce' }) : json;
-  const answer = await analyseDocument([{ form, json: text }], { kind: 'lint', ...asked }, fallback);
-  if (answer.kind !== 'lint') throw new Error('lint a policy: the answer is of another kind');
+  const answer = await analyseDocument([{ form, json: text }], { kind: 'lint', ...asked }, { fallback, ipv6 });
+  if (answer.kind !== 'lint')
+    throw new Error('lint a policy: the analysis returned the answer to another kind of question');
   return answer.lint;
 }
 

@@ -12,12 +12,13 @@ import { decidedText, explainCommand, flowsText } from './flow-difference.js';
 import { placed, readSource, readValidSource, type Source } from './policy-source.js';
 
 const FAILED = 3;
-/** The maximum number of regions that the text shows for an assertion that failed. */
+/** The maximum number of regions (sets of flows) that the text shows for an assertion that failed. */
 const SHOWN = 3;
 
 type TestOptions = Output & {
   readonly policy: string;
   readonly fallback: 'allow' | 'deny';
+  readonly ipv6?: boolean;
   readonly junit?: string;
 };
 
@@ -31,12 +32,16 @@ export function addTestCommand(policy: Command, terminal: Terminal, end: End): v
         .choices(['allow', 'deny'])
         .default('deny'),
     )
+    .option(
+      '--ipv6',
+      'check IPv6 flows too, for nodes with dataplane.ipv6: enforce (default: if a policy has IPv6 addresses)',
+    )
     .option('--junit <file>', 'write the results as JUnit XML to this file too')
     .action(async (file: string, options: TestOptions) => {
       const source = await readValidSource(options.policy, terminal);
       const assertions = await readSource(file, terminal);
       const former = await formerFiles(assertions, file, terminal);
-      const results = await resultsOf(assertions, [source, ...former.sources], former.indexes, options.fallback);
+      const results = await resultsOf(assertions, [source, ...former.sources], former.indexes, options);
       if (options.junit !== undefined) writeReport(options.junit, junitOf(results));
       print(terminal, options.output, { results }, (shown) => resultText(shown.results, styleOf(terminal)));
       if (results.some(isFailed)) end(FAILED);
@@ -47,7 +52,9 @@ type TestResult = Omit<AssertionResult, 'result'> & { readonly result: Assertion
 
 const isFailed = ({ result }: TestResult): boolean => result === 'broken' || result === 'unknown';
 
-/** Returns what an assertion with `opens_nothing_since` compares with; undefined for any other value. */
+/**
+ * Returns the policy with which an assertion `opens_nothing_since` compares; undefined for any other value.
+ */
 function formerOf(assertion: unknown): Readonly<Record<string, unknown>> | undefined {
   const { opens_nothing_since: former } = (assertion ?? {}) as { readonly opens_nothing_since?: unknown };
   return typeof former === 'object' && former !== null ? (former as Readonly<Record<string, unknown>>) : undefined;
@@ -57,8 +64,8 @@ const listIn = ({ value }: Source): readonly { readonly id?: unknown }[] =>
   Array.isArray(value.assertions) ? (value.assertions as readonly { readonly id?: unknown }[]) : [];
 
 /**
- * Reads the policy files that assertions compare with. A relative path begins in the folder of the file with
- * the assertions. `indexes`: the place of the policy of each assertion; 0 is the policy that is tested.
+ * Reads the policy files with which assertions compare. A relative path begins in the folder of the
+ * assertions file. `indexes`: for each assertion, the index of its policy; 0 is the tested policy.
  */
 async function formerFiles(assertions: Source, file: string, terminal: Terminal) {
   const sources: Source[] = [];
@@ -77,16 +84,16 @@ async function resultsOf(
   assertions: Source,
   policies: readonly Source[],
   former: Readonly<Record<string, number>>,
-  fallback: 'allow' | 'deny',
+  { fallback, ipv6 = false }: Pick<TestOptions, 'fallback' | 'ipv6'>,
 ): Promise<readonly TestResult[]> {
   const { analyseDocument } = await import('#main.js');
-  // An envelope without a mode is checked in the mode enforce.
+  // A policy document (envelope) without a mode is checked as if its mode were `enforce`.
   const texts = policies.map(({ form, value, json }) => ({
     form,
     json: form === 'envelope' && !('mode' in value) ? JSON.stringify({ ...value, mode: 'enforce' }) : json,
   }));
   const question = { kind: 'assertions', document: assertions.value, former, limit: SHOWN } as const;
-  const answer = await analyseDocument(texts, question, fallback);
+  const answer = await analyseDocument(texts, question, { fallback, ipv6 });
   if (answer.kind === 'invalid_question')
     throw new CliError(
       [
@@ -94,7 +101,8 @@ async function resultsOf(
         ...answer.problems.map((problem) => placed(assertions, { ...problem, code: 'invalid_value' })),
       ].join('\n'),
     );
-  if (answer.kind !== 'assertions') throw new Error('check assertions: the answer is of another kind');
+  if (answer.kind !== 'assertions')
+    throw new Error('check assertions: the analysis returned the answer to another kind of question');
   const ofNode = new Set(listIn(assertions).flatMap((one) => (formerOf(one)?.revision === undefined ? [] : [one.id])));
   return answer.results.map((one) => (ofNode.has(one.id) ? { ...one, result: 'skipped', message: SKIPPED } : one));
 }

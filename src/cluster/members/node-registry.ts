@@ -1,6 +1,5 @@
-import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { Operation } from '#cluster/etcd/etcd-types.js';
-import type { ClusterKeys } from '#cluster/keys.js';
+import type { ClusterData } from '#cluster/keys.js';
 import { CLUSTER_RECORDS, type RegisteredNode } from '#cluster/records.js';
 import { storeFailure } from '#cluster/store-failure.js';
 import { intactRecords } from '#store/records/intact-values.js';
@@ -28,7 +27,7 @@ export async function registeredNodes(kv: KvStore): Promise<readonly RegisteredN
   return nodes;
 }
 
-type Ports = { readonly client: EtcdClient; readonly keys: ClusterKeys; readonly kv: KvStore };
+type Ports = ClusterData & { readonly kv: KvStore };
 export type NodeRemoval = { readonly id: string; readonly by: string; readonly dryRun: boolean };
 
 /**

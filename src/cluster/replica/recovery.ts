@@ -1,7 +1,6 @@
 import { largest } from '#arrays/extremes.js';
-import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { KeyValue, Operation } from '#cluster/etcd/etcd-types.js';
-import type { ClusterKeys } from '#cluster/keys.js';
+import type { ClusterData } from '#cluster/keys.js';
 import { storeBodies } from '#cluster/parts.js';
 import { CLUSTER_RECORDS } from '#cluster/records.js';
 import { storeFailure } from '#cluster/store-failure.js';
@@ -19,9 +18,7 @@ import { metaValue, type Replica } from './replica.js';
 /** The side of a contradiction whose policies stay: this node, or the store in etcd. */
 export type Keep = 'node' | 'store';
 
-export type RecoveryPorts = {
-  readonly client: EtcdClient;
-  readonly keys: ClusterKeys;
+export type RecoveryPorts = ClusterData & {
   readonly kv: KvStore;
   readonly replica: Replica;
   /** Encrypts the tokens of Kubernetes integrations; null without `cluster.seal_key_file`. */
@@ -51,7 +48,7 @@ export async function initialize(ports: RecoveryPorts, dryRun: boolean): Promise
 
 type Recovery = { readonly keep: Keep; readonly atLeast: number; readonly dryRun: boolean };
 
-/** Ends a contradiction between this node and etcd, see `Cluster.recover`. */
+/** Resolves a contradiction between the policies of this node and those in etcd, see `Cluster.recover`. */
 export async function recover(ports: RecoveryPorts, { keep, atLeast, dryRun }: Recovery): Promise<void> {
   const { replica } = ports;
   await translated('recover the cluster', async () => {
@@ -202,7 +199,10 @@ async function shared({ client, keys }: RecoveryPorts) {
       const row = local?.startsWith('policy/') === true ? RECORDS.policy.reading(local, value).value : undefined;
       return row === undefined ? [] : [row];
     }),
-    /** Local keys that a recovery may remove from etcd: all keys except the head, tokens and nodes. */
+    /**
+     * Local keys that a recovery may remove from etcd: all keys except the head (record of the last commit),
+     * tokens and nodes.
+     */
     removable: byLocal.flatMap(([local]) =>
       local === null || local === 'head' || /^(cluster-token|token-key|cluster-node|removed-node)[/]/.test(local)
         ? []
@@ -224,7 +224,7 @@ async function sealedEntry(entry: Put, seal: Seal | null): Promise<Put> {
 }
 
 async function localContent({ kv, keys, seal }: RecoveryPorts): Promise<Content> {
-  /** Returns the values of a range that match their schema. */
+  /** Returns the valid records (those that match their schema) whose keys have a prefix. */
   const all = async (prefix: `${string}/`): Promise<Put[]> => {
     const found: Put[] = [];
     for await (const [key, value] of intactEntries(kv, under(prefix), () => {})) {

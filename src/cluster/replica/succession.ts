@@ -1,7 +1,6 @@
 import { Contradiction } from '#cluster/contradiction.js';
-import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import type { KeyValue, RangeResult } from '#cluster/etcd/etcd-types.js';
-import type { ClusterKeys } from '#cluster/keys.js';
+import type { ClusterData } from '#cluster/keys.js';
 import { CLUSTER_RECORDS, type ClusterMeta } from '#cluster/records.js';
 import type { UnreadableValues } from '#cluster/unreadable-values.js';
 import type { PolicyHead } from '#store/policies/policy-row.js';
@@ -21,9 +20,7 @@ export type Origin = {
   readonly revision: bigint;
 };
 
-export type SuccessionPorts = {
-  readonly client: EtcdClient;
-  readonly keys: ClusterKeys;
+export type SuccessionPorts = ClusterData & {
   /** The local store, which contains the replica. */
   readonly kv: Pick<KvStore, 'get' | 'iterate'>;
   readonly unreadable: UnreadableValues;

@@ -5,17 +5,14 @@ import type { Membership } from '#cluster/members/membership.js';
 import type { Replica } from '#cluster/replica/replica.js';
 import type { ChangeEnd, PendingChange } from '#contracts/policy/pending-change.js';
 import { encodeJson } from '#store/records/json-value.js';
-import type { EtcdClient } from '../etcd/etcd-client.js';
 import { EtcdError } from '../etcd/etcd-error.js';
 import type { Lease } from '../etcd/lease.js';
-import type { ClusterKeys } from '../keys.js';
+import type { ClusterData } from '../keys.js';
 import { CLUSTER_RECORDS, type HealthReport } from '../records.js';
 import { storeFailure } from '../store-failure.js';
 import { FaultTracker, healthOf, type NodeHealth } from './rollout-health.js';
 
-type Ports = {
-  readonly client: EtcdClient;
-  readonly keys: ClusterKeys;
+type Ports = ClusterData & {
   readonly replica: Replica;
   readonly membership: Membership;
   readonly election: Election;

@@ -5,17 +5,14 @@ import type { Condition, KeyValue, Operation } from '#cluster/etcd/etcd-types.js
 import { type ClusterKeys, chunks } from '#cluster/keys.js';
 import { listKey, partKey, partsIn } from '#store/policies/bodies.js';
 import {
-  beyondBounds,
   DEFAULT_BOUNDS,
   type FormerRevision,
   type HistoryBounds,
-  keysOfFormer,
-  type ListedRevision,
-  placeInHistory,
+  listedRevision,
+  oldRevisions,
 } from '#store/policies/history-bounds.js';
 import { historyKey } from '#store/policies/policy-plan.js';
 import type { PolicyRow } from '#store/policies/policy-row.js';
-import { factsOf } from '#store/policies/revision-facts.js';
 import { RECORDS } from '#store/records/records.js';
 import { ASSERTIONS, formerRevisions } from '#store/settings/assertion-store.js';
 
@@ -64,10 +61,10 @@ export async function collect(
   const present = policies.map(({ key, value }) => RECORDS.policy.reading(keys.nameOf(key), value).value);
   const needed = [...present, state?.pending?.before.row].filter((row) => row != null);
   const assertions = list === undefined ? [] : RECORDS.assertions.reading(ASSERTIONS, list.value).value?.assertions;
-  // A list that this build cannot read can name any revision.
+  // Remove nothing if this build cannot read the list of assertions: the list may refer to any revision.
   if (assertions === undefined) return { removed: 0, isComplete: true };
   const former = formerRevisions(assertions);
-  const old = oldRevisions(history.entries, { keys, needed, former, bounds });
+  const old = oldKeys(history.entries, { keys, needed, former, bounds });
   const kept = history.entries.filter(({ key }) => !old.has(key));
   const rows = [
     ...present,
@@ -103,28 +100,17 @@ type Kept = {
 };
 
 /**
- * Returns the keys in etcd of the revisions beyond the bounds. `needed`: the rows whose revisions stay.
- * `former`: the revisions that assertions compare with, which stay too.
+ * Returns the etcd keys of the revisions beyond the limits of the history. Keeps the revisions of the policy
+ * records `needed`, and the revisions `former` with which assertions compare.
  */
-function oldRevisions(history: readonly KeyValue[], { keys, needed, former, bounds }: Kept): ReadonlySet<string> {
-  const listed = history.map(({ key, value }): ListedRevision => {
-    const name = keys.nameOf(key);
-    const { value: row } = RECORDS.history.reading(name, value);
-    const facts = row === undefined ? {} : factsOf(row);
-    return {
-      ...placeInHistory(name),
-      key,
-      at: row?.updated_at ?? null,
-      name: row?.name ?? null,
-      bytes: facts.bytes ?? 0,
-    };
+function oldKeys(history: readonly KeyValue[], { keys, needed, former, bounds }: Kept): ReadonlySet<string> {
+  const listed = history.map(({ key, value }) => {
+    const local = keys.nameOf(key);
+    return listedRevision(key, local, RECORDS.history.reading(local, value).value);
   });
   const names = new Map(needed.map(({ id, name }) => [id, name]));
-  const kept = [
-    ...needed.map(({ id, revision }) => keys.inEtcd(historyKey(id, revision))),
-    ...keysOfFormer(listed, former, (policy) => names.get(policy) ?? null),
-  ];
-  return beyondBounds(listed, new Set(kept), bounds);
+  const kept = needed.map(({ id, revision }) => keys.inEtcd(historyKey(id, revision)));
+  return oldRevisions(listed, { needed: kept, former, nameOf: (policy) => names.get(policy) ?? null }, bounds);
 }
 
 /** Returns the keys of the parts and lists of parts in etcd that no policy in `rows` needs. */

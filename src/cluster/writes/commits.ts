@@ -3,7 +3,7 @@ import type { Observable } from 'rxjs';
 import type { EtcdClient } from '#cluster/etcd/etcd-client.js';
 import { EtcdError } from '#cluster/etcd/etcd-error.js';
 import type { Condition, Operation } from '#cluster/etcd/etcd-types.js';
-import { type ClusterKeys, isBody } from '#cluster/keys.js';
+import { type ClusterData, type ClusterKeys, isBody } from '#cluster/keys.js';
 import type { Election } from '#cluster/members/election.js';
 import { bodyWrites } from '#cluster/parts.js';
 import type { Replica } from '#cluster/replica/replica.js';
@@ -23,9 +23,7 @@ const SETTLE_PAUSE_MS = 50;
 /** The maximum time in milliseconds for which a commit waits until the replica of this node contains it. */
 const APPLY_MS = 10_000;
 
-type CommitPorts = {
-  readonly client: EtcdClient;
-  readonly keys: ClusterKeys;
+type CommitPorts = ClusterData & {
   readonly kv: KvStore;
   readonly replica: Replica;
   readonly writeLock: WriteLock;

@@ -18,7 +18,7 @@ const WITHIN = { withinMs: 3_000 };
 export type LockEntry = {
   readonly id: string;
   readonly node: string;
-  /** The write that the node proposes; null before its rehearsal. */
+  /** The write that the node proposes; null before its rehearsal (vote of all members before a commit). */
   readonly proposal: PolicyProposal | null;
   readonly entry: KeyValue;
 };
@@ -51,13 +51,13 @@ export class WriteLock {
    * Whether the last write of this node lost the lock or its claim. The next write then waits for the lock.
    */
   #mustWait = false;
-  /** The lease of the last entry that this node made. */
+  /** The etcd lease of the last write-lock entry that this node made. */
   #lease: bigint | null = null;
   /** The ids of the entries of this node: those that wait for the lock, hold it, or are being removed. */
   readonly #known = new Set<string>();
   /**
    * The plan whose policy text this node has written to etcd with its proposal, while it holds the lock; null
-   * without a proposal.
+   * without a proposal (policy write before its commit).
    */
   proposed: PolicyPlan | null = null;
 
@@ -69,7 +69,9 @@ export class WriteLock {
     replica.live.subscribe((live) => this.#removeLost(live));
   }
 
-  /** All entries of the write lock, the oldest first. */
+  /**
+   * All entries of the cluster's write lock, the oldest first. The node of the oldest entry holds the lock.
+   */
   get all(): Observable<readonly LockEntry[]> {
     return this.#replica.live.pipe(map((live) => this.#entriesIn(live)));
   }
@@ -126,31 +128,33 @@ export class WriteLock {
   }
 
   /**
-   * Throws `revision_conflict` if this node can no longer take the lock that it claims, because another node
-   * has taken it or has written a policy. Does nothing if this node already has an entry.
+   * Throws `revision_conflict` if the leader has removed the entry of this node. If this node only claims the
+   * lock, throws `revision_conflict` if another node has taken the lock or has written a policy.
    */
   async confirm(): Promise<void> {
     const own = this.#own;
-    if (own === null || !('when' in own)) return;
+    if (own === null) return;
+    const isClaim = 'when' in own;
+    const when = isClaim ? own.when : [exists(own.entry)];
     const apply = [{ type: 'get' as const, key: this.#keys.meta, keysOnly: true }];
-    const { succeeded } = await this.#client.transact({ when: own.when, apply }, WITHIN);
-    if (!succeeded) throw this.#claimLost();
+    const { succeeded } = await this.#client.transact({ when, apply }, WITHIN);
+    if (!succeeded) throw isClaim ? this.#claimLost() : lockLost();
   }
 
   /**
-   * Puts a proposal into the entry of this node, in one transaction with `more`. Returns what each
-   * `get_range` in `more` found. Throws `revision_conflict` if the entry was removed, or can no longer be
-   * claimed.
+   * Puts a proposal (policy write before its commit) into the entry of this node, in one transaction with
+   * `more`. Returns what each `get_range` in `more` found. Throws `revision_conflict` if the entry was
+   * removed, or can no longer be claimed.
    */
   async propose(own: LockEntry | Claim, proposal: Proposal, more: readonly Operation[]): Promise<Found> {
     if ('when' in own) return (await this.#takeClaimed(own, proposal, more)).found;
-    const { key, createRevision, lease } = own.entry;
+    const { key, lease } = own.entry;
     const value = encodeJson({ node: this.#node, proposal } satisfies LockValue);
     const { succeeded, found } = await this.#client.transact(
-      { when: [{ key, createRevision }], apply: [...more, { type: 'put', key, value, lease }] },
+      { when: [exists(own.entry)], apply: [...more, { type: 'put', key, value, lease }] },
       WITHIN,
     );
-    if (!succeeded) throw new StoreError('revision_conflict', 'this node has lost the write lock; nothing was changed');
+    if (!succeeded) throw lockLost();
     return found;
   }
 
@@ -284,6 +288,12 @@ export class WriteLock {
     return entries.sort((a, b) => Number(a.entry.createRevision - b.entry.createRevision));
   }
 }
+
+/** Returns the condition that nothing has removed a lock entry. */
+const exists = ({ key, createRevision }: KeyValue): Condition => ({ key, createRevision });
+
+const lockLost = (): StoreError =>
+  new StoreError('revision_conflict', 'this node has lost the write lock; nothing was changed');
 
 function abortOf(signal: AbortSignal): { readonly promise: Promise<never>; forget(): void } {
   let abort = (): void => {};

@@ -23,6 +23,7 @@ export const RELOADED_BY = {
   // The other keys of this section need a restart: they are constants of the loaded BPF programs, or map
   // sizes.
   'dataplane.ipv6': 'restart',
+  'dataplane.router_ports': 'restart',
   'dataplane.non_ipv4': 'restart',
   'dataplane.reverse_path': 'restart',
   'dataplane.police_local': 'restart',

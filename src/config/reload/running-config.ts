@@ -40,14 +40,16 @@ function differenceOf(running: ParsedConfig, next: ParsedConfig): Difference {
 export class RunningConfig {
   #running: ReadConfig;
   #next: ReadConfig;
+  #file: Config;
 
-  /** `reread` reads and validates the file again. */
+  /** Creates the object with the present configuration. `reread` reads and validates the file again. */
   constructor(
     start: ReadConfig,
     private readonly reread: () => ReadConfig,
   ) {
     this.#running = start;
     this.#next = start;
+    this.#file = start.config;
   }
 
   get config(): Config {
@@ -59,6 +61,11 @@ export class RunningConfig {
     return this.#next.config;
   }
 
+  /** The configuration that `read` returned last. The node would start with it. */
+  get file(): Config {
+    return this.#file;
+  }
+
   get disclosed(): DisclosedConfig {
     return this.#running.disclosed;
   }
@@ -66,6 +73,7 @@ export class RunningConfig {
   /** Reads the file. Throws a `ConfigError` that contains all problems of the file. */
   read(): Difference {
     const read = this.reread();
+    this.#file = read.config;
     const difference = differenceOf(this.#running.parsed, read.parsed);
     const parsed = structuredClone(this.#running.parsed);
     const disclosed = { ...this.#running.disclosed };

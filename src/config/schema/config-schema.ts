@@ -135,9 +135,14 @@ const dataplane = z
         form: 'list of interface names of at most 15 characters',
       }),
     ipv6: oneOf(
-      ['drop', 'pass'],
-      'The action for forwarded IPv6, also between bridge ports: no policy decides it. Neighbour discovery always passes. IPv6 to and from the node itself passes unless `police_local` is set.',
+      ['drop', 'pass', 'enforce'],
+      'The action for forwarded IPv6, also between bridge ports. `enforce`: the policy decides, and may have IPv6 addresses. Without it, no policy decides IPv6, and a policy with IPv6 addresses is refused. Neighbour discovery always passes. IPv6 to and from the node itself passes unless `police_local` is set. All nodes of a cluster need the same value.',
     ).prefault('drop'),
+    router_ports: z.array(interfacePattern('A name.')).prefault([]).meta({
+      description:
+        'Policed bridge ports behind which IPv6 routers and DHCPv6 servers are. With `ipv6: enforce`, router advertisements, redirects and messages of DHCPv6 servers from other bridge ports are dropped (RFC 6105, RFC 7610).',
+      form: 'list of interface names, with `*` at the end of a name',
+    }),
     non_ipv4: oneOf(
       ['drop', 'pass'],
       'The action for frames that are neither IPv4, IPv6 nor ARP, also between bridge ports. Spanning tree frames always pass, and VLAN tags are dropped.',
@@ -145,7 +150,8 @@ const dataplane = z
     reverse_path: oneOf(
       ['strict', 'loose', 'off'],
       'Whether the route to the source of a packet must lead through the interface on which the packet arrived (`strict`), through any interface (`loose`), or is not checked (`off`). ' +
-        'On interfaces that do not forward, `rp_filter` of the network stack applies instead. On a bridge port, the route must lead through the bridge.',
+        'On interfaces that do not forward, `rp_filter` of the network stack applies to IPv4 instead. ' +
+        'On a bridge port, the route must lead through the bridge.',
     ).prefault('strict'),
     police_local: flag(
       'Whether packets to and from the node itself are filtered too, if they arrive or leave on one of `interfaces`.',
@@ -171,7 +177,7 @@ const dataplane = z
     flow_capacity: whole(
       1024,
       16_777_216,
-      'Minimum number of flows that the flow table can hold. Flows without a reply use free entries, and new flows replace them. Flows with a reply stay; a table that is full of them refuses new flows.',
+      'Minimum number of flows that the flow table can hold; with `ipv6: enforce`, each family has such a table. Flows without a reply use free entries, and new flows replace them. Flows with a reply stay; a table that is full of them refuses new flows.',
     ).prefault(131_072),
     flow_share: fraction(
       0.001,
@@ -187,7 +193,7 @@ const dataplane = z
     grant_capacity: whole(
       1024,
       4_194_304,
-      'Maximum number of addresses that the node learns for hostname rules. Further addresses are not learned and stay denied.',
+      'Maximum number of addresses of each IP family that the node learns for hostname rules. Further addresses are not learned and stay denied.',
     ).prefault(262_144),
     mark_mask: mask(2, 'Bits of the packet mark that Weir uses. All other bits are kept.').prefault(0x00f0_0000).meta({
       description: 'Bits of the packet mark that Weir uses. All other bits are kept.',
@@ -257,6 +263,8 @@ const policy = z
 
 const isIpv4 = ({ host }: { readonly host: string }): boolean => isIP(host) === 4;
 const NOT_IPV4 = 'must be an IPv4 address';
+const hasNoZone = ({ host }: { readonly host: string }): boolean => !host.includes('%');
+const ZONE = 'must be an address without a zone';
 
 const dns = z
   .strictObject({
@@ -268,9 +276,12 @@ const dns = z
         form: 'list of `address:port`',
       }),
     upstreams: z
-      .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
+      .array(listenAddress('An address.', { addressOnly: true }).refine(hasNoZone, { error: ZONE }))
       .min(1, 'must have at least one address')
-      .meta({ description: 'Resolvers for allowed names.', form: 'list of `address:port`' }),
+      .meta({
+        description: 'Resolvers for allowed names, by IPv4 or IPv6.',
+        form: 'list of `address:port` or `[address]:port`',
+      }),
     transparent: flag('Whether the proxy also receives DNS queries that clients send to other resolvers.').prefault(
       false,
     ),
@@ -453,7 +464,7 @@ const flowHistory = z
     max_flows: whole(
       1_000,
       1_000_000,
-      'Maximum number of flows. Above it, the flows that were last seen longest ago are forgotten. One source has at most a sixteenth of them. A flow takes 39 to 49 bytes of memory.',
+      'Maximum number of flows of each IP family. Above it, the flows that were last seen longest ago are forgotten. One source, of IPv6 a /64 prefix, has at most a sixteenth of them. A flow takes 39 to 49 bytes of memory, of IPv6 63 to 73 bytes.',
     ).prefault(262_144),
   })
   .prefault({})

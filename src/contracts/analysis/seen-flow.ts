@@ -1,12 +1,13 @@
 import { u8At, u16At, u32At } from '#arrays/read.js';
-import { IPPROTO, PORT_PROTOCOLS, type Verdict } from '#contracts/policy/policy-model.js';
+import { ADDRESS_WORDS, addressAt } from '#contracts/policy/address-words.js';
+import { type Address, type Family, ICMP, PORT_PROTOCOLS, type Verdict } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
-import { FOLDED, FOLDED_BITS, type SeenCoverage, type SeenFlows, VERDICT_BITS } from './seen-flows.js';
+import { FOLDED_DESTINATION, isFolded, lengthsOf, type SeenFlows, VERDICT_BITS } from './seen-flows.js';
 
 /**
- * A flow that a node has seen. Of a flow that is folded, `dst_ip` is a network. `connections`: how many flows
- * were opened, or how many packets passed without a flow. `denied`: how many packets were denied. Times are
- * in RFC 3339.
+ * A flow that a node has recorded. In a record that combines several flows (folded), `src_ip` or `dst_ip` is
+ * a network. `connections`: how many flows were opened, or how many packets passed without a flow. `denied`:
+ * how many packets were denied. Times are in RFC 3339.
  */
 export type SeenFlow = {
   readonly folded: boolean;
@@ -43,38 +44,45 @@ export type SeenTime = {
   readonly events_not_recorded: number;
 };
 
-/** Returns the flow of a row. `format` returns an address as text. */
-export function seenFlow(seen: SeenFlows, row: number, format: (address: number) => string): SeenFlow {
-  const service = u32At(seen.services, row);
-  const isFolded = service >= FOLDED;
+/** Returns the flow of a row of the table of a family. `format` returns an address as text. */
+export function seenFlow(seen: SeenFlows, family: Family, row: number, format: (address: Address) => string): SeenFlow {
+  const rows = seen[family];
+  const service = u32At(rows.services, row);
+  const lengths = lengthsOf(service, family);
+  const words = ADDRESS_WORDS[family];
+  const textOf = (column: Uint32Array, length: number): string => {
+    const address = format(addressAt(column, row * words, family));
+    return length === words * 32 ? address : `${address}/${length}`;
+  };
   const protocol = (service >>> 16) & 255;
-  const hasPort = PORT_PROTOCOLS.includes(protocol) && !isFolded;
-  const isIcmp = protocol === IPPROTO.icmp && !isFolded;
+  const hasNetwork = service >= FOLDED_DESTINATION;
+  const hasPort = PORT_PROTOCOLS.includes(protocol) && !hasNetwork;
+  const isIcmp = protocol === ICMP[family] && !hasNetwork;
   return {
-    folded: isFolded,
-    src_ip: format(u32At(seen.sources, row)),
-    dst_ip: `${format(u32At(seen.destinations, row))}${isFolded ? `/${FOLDED_BITS}` : ''}`,
-    hostname: isFolded ? null : (seen.names[u16At(seen.nameLists, row)]?.[0] ?? null),
+    folded: isFolded(service),
+    src_ip: textOf(rows.sources, lengths.source),
+    dst_ip: textOf(rows.destinations, lengths.destination),
+    hostname: hasNetwork ? null : (seen.names[u16At(rows.nameLists, row)]?.[0] ?? null),
     proto: protocol,
     dst_port: hasPort ? service & 0xffff : null,
     icmp_type: isIcmp ? (service >>> 8) & 255 : null,
     icmp_code: isIcmp ? service & 255 : null,
-    connections: u32At(seen.passed, row),
-    denied: u32At(seen.denied, row),
-    first_seen: timeText(u32At(seen.first, row)),
-    last_seen: timeText(u32At(seen.last, row)),
-    last_verdict: verdictOf(u8At(seen.verdicts, row) & VERDICT_BITS) ?? 'allow',
+    connections: u32At(rows.passed, row),
+    denied: u32At(rows.denied, row),
+    first_seen: timeText(u32At(rows.first, row)),
+    last_seen: timeText(u32At(rows.last, row)),
+    last_verdict: verdictOf(u8At(rows.verdicts, row) & VERDICT_BITS) ?? 'allow',
   };
 }
 
-export function seenTime({ count, coverage }: { readonly count: number; readonly coverage: SeenCoverage }): SeenTime {
+export function seenTime({ ipv4, ipv6, coverage }: SeenFlows): SeenTime {
   return {
     since: timeText(coverage.sinceS),
     denied_since: timeText(coverage.deniedSinceS),
     until: timeText(coverage.untilS),
     recorded_minutes: Math.floor(coverage.recordedS / 60),
     recording: coverage.isRecording,
-    flows: count,
+    flows: ipv4.count + ipv6.count,
     folded: coverage.folded,
     events_lost: coverage.lost,
     events_not_recorded: coverage.unrecorded,

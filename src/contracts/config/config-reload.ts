@@ -26,10 +26,16 @@ export type ReloadPlan = ConfigChanges & { readonly parts: readonly ReloadPart[]
 
 /**
  * A request to reload the configuration. `allowUnpoliced`: the reload may end the policing (enforcement of
- * the policy) of an existing interface, and ends it for renamed interfaces. `author`: the subject of the API
- * token, or the name of a signal.
+ * the policy) of an existing interface, and ends it for renamed interfaces. `allowOpen`: the file may begin
+ * to enforce IPv6 policies although the policy in force then passes all IPv6. `author`: the subject of the
+ * API token, or the name of a signal.
  */
-export type ReloadRequest = { readonly dryRun: boolean; readonly allowUnpoliced: boolean; readonly author: string };
+export type ReloadRequest = {
+  readonly dryRun: boolean;
+  readonly allowUnpoliced: boolean;
+  readonly allowOpen: boolean;
+  readonly author: string;
+};
 export type ReloadReport = ConfigChanges & { readonly kind: 'reloaded' };
 
 /**
@@ -79,7 +85,7 @@ export type DnsSettings = {
   readonly canaryNames: readonly HostnamePattern[];
 };
 
-/** The settings that the service plane can change while it runs. */
+/** The settings that the service plane (TLS and HTTP inspection) can change while it runs. */
 export type ServicePlaneSettings = {
   /** The trusted CA certificates for servers: `system`, or the path of a PEM file. */
   readonly upstreamCa: string;

@@ -2,7 +2,7 @@
  * The numbers in this file must equal those in `bpf/weir.h`. A test compares most of the enums with the BTF
  * of the compiled object.
  */
-export const LAYOUT_VERSION = 7;
+export const LAYOUT_VERSION = 9;
 export const LINE_WORDS = 16;
 export const LINE_BYTES = LINE_WORDS * 4;
 export const IMAGE_MAGIC = 0x52494557;
@@ -33,6 +33,7 @@ export const DROP_REASON = {
   flow_share: 22,
   tcp_sequence: 23,
   ipv6: 24,
+  router_guard: 25,
 } as const;
 
 /**
@@ -70,7 +71,9 @@ export const DROP_REASON_MEANING: Readonly<Record<Exclude<keyof typeof DROP_REAS
     'The flow table is more than half full, and the source has used its share; raise `dataplane.flow_share` or `dataplane.flow_capacity`.',
   tcp_sequence:
     'A TCP reset whose sequence number is not the next one that its receiver expects (RFC 5961, 3.2). It is forged, or its sender had unacknowledged data under way; that sender repeats the reset when the receiver answers.',
-  ipv6: 'Forwarded IPv6, and `dataplane.ipv6` is `drop`. With `police_local` also IPv6 of the node itself.',
+  ipv6: 'Forwarded IPv6, and `dataplane.ipv6` is `drop`. With `police_local` also IPv6 of the node itself. With `enforce`, only while the programs of IPv6 are replaced.',
+  router_guard:
+    'A router advertisement, a redirect, or a message of a DHCPv6 server, from a bridge port that is not in `dataplane.router_ports` (RFC 6105, RFC 7610).',
 };
 
 /** The values of `enum priority` in `bpf/weir.h`. The ingress hook writes them to `skb->priority`. */

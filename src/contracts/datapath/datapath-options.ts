@@ -7,8 +7,10 @@ export type FlowTimeouts = Readonly<Record<FlowState, number>>;
 export type DatapathOptions = {
   /** Names of the interfaces whose traffic Weir polices. A name may end in the wildcard `*`. */
   readonly interfaces: readonly string[];
-  /** The action for forwarded IPv6 packets. */
-  readonly ipv6: 'drop' | 'pass';
+  /** The action for forwarded IPv6 packets; `enforce`: the policy decides. */
+  readonly ipv6: 'drop' | 'pass' | 'enforce';
+  /** Names or patterns of the bridge ports behind which IPv6 routers and DHCPv6 servers may be. */
+  readonly routerPorts: readonly string[];
   /** The action for frames that are neither IPv4, IPv6 nor ARP, and have no VLAN tag. */
   readonly nonIpv4: 'drop' | 'pass';
   readonly reversePath: ReversePath;
@@ -39,7 +41,10 @@ export type DatapathOptions = {
   readonly translated?: readonly Prefix<number>[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
   readonly divertDns?: boolean;
-  /** The IPv4 address and port where the service plane listens; null without a service plane. */
+  /**
+   * The IPv4 address and port where the service plane (TLS and HTTP inspection) listens; null without a
+   * service plane.
+   */
   readonly servicePlane?: { readonly address: number; readonly port: number } | null;
   /** The maximum number of addresses that can match hostname patterns (have a grant) at the same time. */
   readonly grantCapacity: number;

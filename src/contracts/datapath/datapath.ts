@@ -1,10 +1,10 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { Arrival } from '#contracts/policy/explain-facts.js';
-import type { Packet, Prefix, Range, Verdict } from '#contracts/policy/policy-model.js';
+import type { Address, Family, Packet, Prefix, Range, Verdict } from '#contracts/policy/policy-model.js';
 import type { PolicyRecord } from '#contracts/policy/policy-record.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, ProofMismatch, ProofSample } from '#contracts/policy/proof-types.js';
+import type { Proof, ProofMismatch, ProofSamples } from '#contracts/policy/proof-types.js';
 import type { Decider } from '#contracts/policy/rule-names.js';
 import type { FlowState } from './datapath-numbers.js';
 import type { EventSource } from './event-source.js';
@@ -54,10 +54,11 @@ export type Datapath = {
    */
   stage(program: Program, generation: number, standing?: Standing): Promise<Staged>;
   /**
-   * Makes the datapath classify the packets of a sample by the compiled policy that `stage` wrote. If a
-   * verdict differs from the expected verdict, discards this policy and throws `ProofFailed`.
+   * Makes the datapath classify the packets of the samples by the compiled policy that `stage` wrote: one
+   * sample for each family that the datapath enforces. If a verdict differs from the expected verdict,
+   * discards this policy and throws `ProofFailed`.
    */
-  prove(sample: ProofSample): Promise<Proof>;
+  prove(samples: ProofSamples): Promise<Proof>;
   /**
    * Puts the compiled policy that `stage` wrote in force by one store to the map `active`. Resolves after
    * the store; the RCU grace period continues in the background. If the policy is unconfirmed, the policy in
@@ -65,11 +66,11 @@ export type Datapath = {
    */
   flip(standing?: Standing): Promise<Flipped>;
   /**
-   * Removes the base with this generation, because its unconfirmed policy was confirmed. Does nothing if
-   * there is no such base, or if the kernel has reverted to it.
+   * Removes the base (last confirmed policy) that would get this generation, because the policy after it was
+   * confirmed. Does nothing if there is no such base, or if the kernel has already reverted to it.
    */
   confirm(generation: number): Promise<void>;
-  /** Discards the compiled policy that `stage` wrote. */
+  /** Discards the compiled policy that `stage` wrote, so that it cannot be put in force any more. */
   unstage(): Promise<void>;
   /**
    * Adds grants: addresses that rules with a hostname pattern then match (D12). When the promise resolves,
@@ -109,9 +110,12 @@ export type Datapath = {
    * Returns the interface on which packets from `source` arrive, according to the routes of the node, and
    * the policed interfaces.
    */
-  arrival(source: number): Promise<Arrival>;
-  /** Returns how the node translates the destination of a packet; null if the node has no NAT rules. */
-  destinationTranslation(packet: Packet<number>): Promise<DestinationTranslation | null>;
+  arrival(source: Address): Promise<Arrival>;
+  /**
+   * Returns how the node translates the destination of a packet; null if the node has no NAT rules, and for
+   * IPv6.
+   */
+  destinationTranslation(packet: Packet): Promise<DestinationTranslation | null>;
   stats(): Promise<DatapathStats>;
   /**
    * Returns how many packets each rule and default of the policy in force has decided (hits), in the order
@@ -182,7 +186,10 @@ export type Missing = { readonly what: string; readonly sentence: string };
 export type MachineCheck = Review & { readonly missing: readonly Missing[] };
 
 export type Adoption = {
-  /** The base that the kernel keeps for the unconfirmed policy in force; null if there is none. */
+  /**
+   * The last confirmed policy, which the kernel keeps while the policy in force is unconfirmed; null if there
+   * is none.
+   */
   readonly base: KeptBase | null;
   readonly adopted: boolean;
   /**
@@ -225,17 +232,23 @@ export type Staged = { readonly lines: number; readonly capacityLines: number };
 export type Grant = {
   /** The text of a `HostnamePattern`, such as `*.example.com`. */
   readonly pattern: string;
-  readonly addresses: readonly number[];
+  readonly addresses: readonly Address[];
   /**
    * The expiry in nanoseconds on the monotonic clock of `process.hrtime.bigint()`. The datapath rounds the
    * expiry down to units of 2^27 ns, which is about an eighth of a second.
    */
   readonly expiresAtNs: bigint;
 };
+/** The grants of the addresses of one family for one hostname pattern. */
 export type Learned = {
   readonly pattern: string;
+  readonly family: Family;
+  /** The words of the addresses (`#addresses/memory-words.js`). */
   readonly addresses: Uint32Array;
-  /** For each address, the expiry of its grant in nanoseconds on the monotonic clock. */
+  /**
+   * For each address, the time until which it is allowed for a hostname pattern, in nanoseconds on the
+   * monotonic clock.
+   */
   readonly expiresAtNs: BigUint64Array;
 };
 
@@ -249,11 +262,11 @@ export type DatapathChange =
    * cannot adopt the policy in force.
    */
   | { readonly type: 'pins_lost'; readonly pins: readonly string[] }
-  /** `Datapath.review` would return another result than at its last call. */
+  /** Reports that `Datapath.review` would now return another result than at its last call. */
   | { readonly type: 'review_changed' }
   /**
    * Weir's routing rule or routing table is missing. Redirected packets do not reach the DNS proxy or the
-   * service plane until the next call of `attach` makes the rule again.
+   * service plane (TLS and HTTP inspection) until the next call of `attach` makes the rule again.
    */
   | { readonly type: 'diversion_lost' }
   /**
@@ -269,7 +282,7 @@ export type DatapathChange =
   /**
    * The forwarding mode changed. This change only informs the operator; no part of the node reacts to it.
    */
-  | ({ readonly type: 'forwarding_changed' } & ForwardingNow)
+  | ({ readonly type: 'forwarding_changed'; readonly family: Family } & ForwardingNow)
   | { readonly type: 'worker_died'; readonly reason: string };
 
 /**
@@ -279,7 +292,7 @@ export type DatapathChange =
 export const FLOW_REFUSALS = ['flow_table_full', 'flow_share'] as const;
 export type FlowRefusal = (typeof FLOW_REFUSALS)[number];
 
-/** How the datapath forwards allowed packets now, and a sentence with the reason. */
+/** How the datapath forwards allowed packets of one IP family now, and a sentence with the reason. */
 export type ForwardingNow = { readonly way: 'stack' | 'direct'; readonly reason: string };
 
 export type Counter = { readonly packets: bigint; readonly bytes: bigint };
@@ -287,8 +300,8 @@ export type DatapathStats = {
   readonly generation: number;
   readonly activeFlows: number;
   /**
-   * Number of half-open flows, which no reply has confirmed, and of suspended flows. `activeFlows` includes
-   * neither.
+   * Number of half-open flows, which no reply has confirmed, and of suspended flows (denied by a later
+   * policy). `activeFlows` includes neither.
    */
   readonly halfOpenFlows: number;
   /**
@@ -322,19 +335,21 @@ export type DatapathStats = {
    * Number of flows that a later policy refused. They are kept, and pass nothing until a policy allows them.
    */
   readonly flowsSuspended: bigint;
-  /** Number of suspended flows that a later policy let go on. */
+  /** Number of suspended flows that a later policy resumed. */
   readonly flowsResumed: bigint;
   /** The reasons why the flow table refused new flows in the last seconds; empty if it refused none. */
   readonly refusing: readonly FlowRefusal[];
   readonly forwarding: ForwardingNow;
+  /** Like `forwarding`, for IPv6; null unless `dataplane.ipv6` is `enforce`. */
+  readonly ipv6Forwarding: ForwardingNow | null;
   /**
    * Whether the datapath looks up routes in its own copy of the node's routes, and not in the kernel's
    * routing tables.
    */
   readonly routesCopied: boolean;
   /**
-   * Number of grants that the datapath refused because the grant table was full, since the datapath was
-   * opened.
+   * Number of learned addresses that the datapath refused because the table of DNS grants was full, since the
+   * datapath was opened.
    */
   readonly grantsRefused: number;
   /**
@@ -346,7 +361,10 @@ export type DatapathStats = {
 };
 
 export type HitQuery = {
-  /** Ids of source groups; the report has only hits of these groups. An empty list selects all groups. */
+  /**
+   * Ids of source groups; the report has only hits (packets that a rule decided) of these groups. An empty
+   * list selects all groups.
+   */
   readonly groups: readonly string[];
   readonly rules: readonly string[];
   readonly unused: boolean | undefined;
@@ -395,8 +413,8 @@ export const GROUP_COUNTS = 2 * COUNTED_VERDICTS.length;
  * not undefined.
  */
 export type FlowFilter = {
-  readonly sources: readonly Prefix<number>[];
-  readonly destinations: readonly Prefix<number>[];
+  readonly sources: readonly Prefix[];
+  readonly destinations: readonly Prefix[];
   /** Port ranges. A flow matches if its source port or its destination port is in a range. */
   readonly ports: readonly Range[];
   readonly sourcePorts: readonly Range[];
@@ -412,7 +430,10 @@ export type FlowFilter = {
   /** The minimum number of bytes of a flow, both directions added. */
   readonly minBytes: number;
 };
-/** A flow with the verdict `deny` is suspended. */
+/**
+ * The verdict of a flow. A flow with the verdict `deny` is suspended: a later policy denies it, and the
+ * datapath keeps it without passing packets.
+ */
 export type FlowVerdict = Verdict;
 export type FlowQuery = {
   readonly filter: FlowFilter;
@@ -434,10 +455,13 @@ export type FlowPage = {
  * to it. Addresses are in host byte order, times in milliseconds since 1970.
  */
 export type LiveFlow = {
-  /** The key of the flow in the flow table. Pages of flows are in the order of their keys. */
+  /**
+   * The key of the flow in the flow table of its family. Pages of flows are in the order of their keys, and
+   * flows of IPv4 come first.
+   */
   readonly key: Uint8Array;
-  readonly source: number;
-  readonly destination: number;
+  readonly source: Address;
+  readonly destination: Address;
   readonly protocol: number;
   /** Source port and destination port; null if the protocol has no ports. */
   readonly ports: readonly [number, number] | null;

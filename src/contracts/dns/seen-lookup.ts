@@ -1,3 +1,5 @@
+import type { Address } from '#contracts/policy/policy-model.js';
+
 /**
  * One or more DNS lookups within a short time with the same source, name, query type and decision. Addresses
  * are in host byte order, times in milliseconds since 1970.
@@ -21,8 +23,8 @@ export type SeenLookup = {
 export type SeenRebinding = {
   readonly source: number;
   readonly hostname: string;
-  readonly address: number;
-  /** Tells the operator why the DNS proxy removed the address from the answers. */
+  readonly address: Address;
+  /** The reason why the DNS proxy removed the address from answers, as text for the operator. */
   readonly reason: string;
   readonly generation: number;
   readonly count: number;
@@ -36,7 +38,7 @@ export type SeenLookups = {
    * Pairs of an address and a name. The DNS proxy obtained a grant for the address under this name, and it
    * had no such grant before.
    */
-  readonly named: readonly { readonly address: number; readonly hostname: string }[];
+  readonly named: readonly { readonly address: Address; readonly hostname: string }[];
   /** How many lookups are missing in this report because the buffer for it was full. */
   readonly lost: number;
   /** How many of the `lost` lookups had the verdict deny or audit. */
@@ -49,7 +51,8 @@ export type SeenLookups = {
  */
 export type KnownName = {
   readonly hostname: string;
-  readonly addresses: readonly number[];
+  /** Ascending, those of IPv4 first. */
+  readonly addresses: readonly Address[];
   readonly patterns: readonly string[];
   readonly expiresAtMs: number;
   readonly lastSeenMs: number;

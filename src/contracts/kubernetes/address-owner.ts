@@ -1,3 +1,5 @@
+import type { Address } from '#contracts/policy/policy-model.js';
+
 /** The name of an object that owns an address. `namespace` is null for a node. */
 export type OwnerName = {
   readonly integration: string;
@@ -7,7 +9,7 @@ export type OwnerName = {
 };
 
 /** The Kubernetes object that owns an address now; null if no object owns the address any more. */
-export type OwnerChange = { readonly address: number; readonly owner: OwnerName | null };
+export type OwnerChange<A extends Address = number> = { readonly address: A; readonly owner: OwnerName | null };
 
 /**
  * Owners (Kubernetes objects) of addresses that changed together. `replaces`: all other addresses have no

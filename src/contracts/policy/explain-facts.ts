@@ -1,5 +1,5 @@
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
-import type { Verdict } from './policy-model.js';
+import type { Address, Verdict } from './policy-model.js';
 
 /**
  * The state of the service plane. `inspecting`: it can inspect connections. `no_ca`: it can inspect only
@@ -13,8 +13,10 @@ export type ExplainNode = {
   readonly granted: readonly string[] | null;
   readonly plane: PlaneState;
   readonly policesNode: boolean;
-  /** The IPv4 addresses of the node itself. */
-  readonly own: readonly number[];
+  /** The addresses of this node. */
+  readonly own: readonly Address[];
+  /** The setting `dataplane.ipv6`: `enforce` if the policy decides IPv6 packets. */
+  readonly ipv6: 'drop' | 'pass' | 'enforce';
   /**
    * `absent`: the configuration has no `dataplane` section. `away`: it has this section, but the dataplane
    * does not run now.
@@ -61,11 +63,11 @@ export type OpenFlow = {
   /** Whether the endpoint that did not open the flow sent the packet. */
   readonly isReply: boolean;
   /**
-   * Whether packets of the flow pass by the decision of the flow, which the policy in force has made.
+   * Whether the policy in force has decided the flow, so that its packets pass without a new decision.
    * Otherwise the datapath classifies the next packet of the flow again.
    */
   readonly isCurrent: boolean;
-  /** Whether a later policy refuses the flow. The datapath keeps the flow, and passes nothing. */
+  /** Whether a later policy denies the flow. The datapath keeps such a flow, but drops its packets. */
   readonly isSuspended: boolean;
   /** The verdict for the flow; null if no policy decided the flow. */
   readonly verdict: Verdict | null;

@@ -21,6 +21,7 @@ export type Verdict = 'allow' | 'deny' | 'audit' | 'redirect';
  */
 export type Address = number | bigint;
 export type Family = 'ipv4' | 'ipv6';
+export const FAMILIES: readonly Family[] = ['ipv4', 'ipv6'];
 export type AddressOf<F extends Family> = F extends 'ipv4' ? number : bigint;
 export type Prefix<A extends Address = Address> = { readonly address: A; readonly length: number };
 /** A range of numbers that includes both `low` and `high`. */
@@ -125,6 +126,11 @@ export function reversed<A extends Address>({ source, destination, sourcePort, d
  * Tells whether an address is granted for a hostname pattern (D12). Patterns with equal `text` have the same
  * grants.
  */
+/** Returns whether a packet is of IPv4. */
+export function isOfIpv4(packet: Packet): packet is Packet<number> {
+  return typeof packet.source === 'number';
+}
+
 export type Grants = { has(pattern: HostnamePattern, address: Address): boolean };
 export const noGrants: Grants = { has: () => false };
 

@@ -10,7 +10,10 @@ export type Warning = { readonly pointer: string; readonly code: WarningCode; re
 export type ProblemCode = keyof typeof PROBLEM_CODES;
 export type WarningCode = keyof typeof WARNING_CODES;
 
-/** Every problem code and its meaning; `docs/errors.md` is generated from this table. */
+/**
+ * The code of every problem of a policy document, with its meaning; `docs/errors.md` is generated from this
+ * table.
+ */
 export const PROBLEM_CODES = {
   invalid_utf8: 'The body is not valid UTF-8.',
   invalid_json: 'The body is not JSON; the message names the line and the column.',
@@ -38,7 +41,7 @@ export const PROBLEM_CODES = {
   invalid_action: 'An action is allow or deny.',
   invalid_address: 'The value is not an IP address.',
   invalid_cidr: 'The value is not a network in CIDR notation.',
-  ipv6_not_enabled: 'The value is about IPv6, and the node enforces no IPv6 policies.',
+  ipv6_not_enabled: 'The value is about IPv6, and `dataplane.ipv6` of the node is not `enforce`.',
   invalid_protocol: 'A protocol is tcp, udp, icmp, any, or a number.',
   invalid_port: 'A port is 0 to 65535, or a range low-high of two.',
   invalid_hostname: 'The value is not a name, a pattern that begins with "*.", or "*", or no name can match it.',
@@ -94,6 +97,8 @@ export const WARNING_CODES = {
     'Different objects of two integrations have the same address: allows by a selector do not match it, and denies by a selector do.',
   selector_matches_nothing: 'A Kubernetes selector selects no address now.',
   selector_contradicts: 'The conditions of a Kubernetes selector exclude each other, so that it selects no object.',
+  no_ipv6_sources:
+    'The node enforces IPv6 policies, and no group of the policy has an IPv6 source: the default decides all IPv6.',
   no_effect: 'A field has no effect in this place.',
   not_enforced: 'The policy is stored, but nothing on this node enforces it.',
   activity_taken: 'The previously active policy is no longer active.',

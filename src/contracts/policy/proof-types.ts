@@ -6,11 +6,13 @@ import type { Address, Family, Packet } from './policy-model.js';
  * these packets. The proof fails if a verdict word differs (B5).
  */
 export type ProofSample = {
-  /** The family of all packets. */
+  /** The IP family of all packets. */
   readonly family: Family;
   /** The packets as 32-bit numbers, `PACKET_CELLS` numbers for each packet. `packetAt` decodes a packet. */
   readonly packets: Uint32Array;
-  /** For each packet, the verdict word of the reference evaluator. */
+  /**
+   * For each packet, the verdict word (rule and verdict as a number) that the reference evaluator computed.
+   */
   readonly expected: Uint32Array;
   /** The number of equivalence classes of packets in the policy; null if there are too many to count. */
   readonly classes: number | null;
@@ -19,16 +21,24 @@ export type ProofSample = {
 };
 
 /**
- * A proof sample (packets with expected verdicts), or the promise of a sample that is computed while its
+ * The proof samples (test packets with expected verdicts) of a compiled policy: one sample for each IP family
+ * that the policy is compiled for.
+ */
+export type ProofSamples = readonly ProofSample[];
+
+/**
+ * Proof samples (packets with expected verdicts), or the promise of samples that are computed while their
  * compiled policy is being staged.
  */
-export type SampleOrPromise = ProofSample | Promise<ProofSample>;
+export type SamplesOrPromise = ProofSamples | Promise<ProofSamples>;
 
 /** The result of the proof: the comparison of a staged policy with the reference evaluator. */
 export type Proof = {
+  /** The number of equivalence classes of all samples; null if those of a sample are too many to count. */
   readonly classes: number | null;
-  /** The number of packets for which the datapath returned the expected verdict word. */
+  /** The number of packets of all samples. The datapath returned the expected verdict word for each. */
   readonly checked: number;
+  /** Whether each sample contains a packet of each equivalence class. */
   readonly complete: boolean;
 };
 
@@ -37,18 +47,18 @@ export type Proof = {
  */
 export type ProofMismatch = { readonly packet: Packet; readonly expected: number; readonly found: number };
 
-/** The number of 32-bit numbers of an address; the highest bits are in the first. */
+/** The number of 32-bit words of an address; the first word has the highest bits. */
 export const ADDRESS_CELLS: Readonly<Record<Family, number>> = { ipv4: 1, ipv6: 4 };
 
 /**
- * The number of 32-bit numbers of a packet: the source, the destination, the ports, the protocol with ICMP
- * type and code, and the owner of the source.
+ * The number of 32-bit words of a test packet: source, destination, ports, protocol with ICMP type and code,
+ * and owner of the source.
  */
 export const PACKET_CELLS: Readonly<Record<Family, number>> = { ipv4: 5, ipv6: 11 };
 
 /**
- * The index of the number that gives the owner of the source: `NO_OWNER_CELL` if the source has no owner,
- * else 1 + the index of the set of groups that select the owner (`MemberTables`).
+ * The index of the word that gives the Kubernetes owner of the source: `NO_OWNER_CELL` if it has none, else 1
+ * + the index of the set of groups that select the owner (`MemberTables`).
  */
 export const OWNER_CELL: Readonly<Record<Family, number>> = { ipv4: 4, ipv6: 10 };
 export const NO_OWNER_CELL = 0;

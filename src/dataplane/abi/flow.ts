@@ -1,10 +1,11 @@
 import { FLOW_STATE, type FlowState } from '#contracts/datapath/datapath-numbers.js';
+import type { Address, AddressOf, Family } from '#contracts/policy/policy-model.js';
 import { isRefused } from '#contracts/policy/verdict-word.js';
 import { epochOf } from './active-word.js';
 
 /**
- * Offsets in bytes in the memory of one flow. The memory begins with `struct flow` of `bpf/weir.h`, whose
- * first field is the key. `struct tally`, the statistics of the flow, follows directly.
+ * Offsets in bytes in the memory of one flow of IPv4. The memory begins with `struct flow` of `bpf/weir.h`,
+ * whose first field is the key. `struct tally`, the statistics of the flow, follows directly.
  */
 export const FLOW_OFFSETS = {
   key: 0,
@@ -46,6 +47,37 @@ export const FLOW_KEY_OFFSETS = {
   use: 14,
 } as const;
 export const FLOW_KEY_BYTES = 16;
+/** Like `FLOW_KEY_OFFSETS`, in the BPF object of IPv6. */
+const IPV6_FLOW_KEY_OFFSETS = {
+  low_address: 0,
+  high_address: 16,
+  low_port: 32,
+  high_port: 34,
+  protocol: 36,
+  kind: 37,
+  use: 38,
+} as const;
+/** Like `FLOW_OFFSETS`, in the BPF object of IPv6. */
+const IPV6_FLOW_OFFSETS = {
+  key: 0,
+  judgement: 40,
+  last_seen: 48,
+  state: 52,
+  flags: 53,
+  opened: 54,
+  ifindex: 56,
+  packets: 64,
+  bytes: 72,
+  tcp_numbers: 80,
+  hops: 84,
+  opened_ns: 128,
+  total_packets: 136,
+  total_bytes: 152,
+  folded_packets: 168,
+  folded_bytes: 176,
+  hit: 184,
+  hit_check: 188,
+} as const;
 /** Value of the key field `use` if the slot of the flow table contains a flow. */
 export const KEY_USED = 1;
 
@@ -56,13 +88,51 @@ const FOREIGN = 2;
  */
 export const FLOW_HALF_OPEN = 8;
 
+/** The memory of a flow in the BPF object of one IP family. */
+export type FlowLayout<A extends Address> = {
+  readonly addressBits: number;
+  readonly offsets: Readonly<Record<keyof typeof FLOW_OFFSETS, number>>;
+  readonly keyOffsets: Readonly<Record<keyof typeof FLOW_KEY_OFFSETS, number>>;
+  readonly keyBytes: number;
+  /** Size of `struct flow` in bytes, and its size with `struct tally`. */
+  readonly structBytes: number;
+  readonly bytes: number;
+  /**
+   * The ICMP type of each query class. The index is the class in the key field `kind`; class 0 is no query.
+   */
+  readonly icmpQueries: readonly number[];
+  readonly addressAt: (view: DataView, at: number) => A;
+};
+
+export const FLOW_LAYOUTS: { readonly [F in Family]: FlowLayout<AddressOf<F>> } = {
+  ipv4: {
+    addressBits: 32,
+    offsets: FLOW_OFFSETS,
+    keyOffsets: FLOW_KEY_OFFSETS,
+    keyBytes: FLOW_KEY_BYTES,
+    structBytes: FLOW_STRUCT_BYTES,
+    bytes: FLOW_BYTES,
+    icmpQueries: [0, 8, 13, 15, 17],
+    addressAt: (view, at) => view.getUint32(at, true),
+  },
+  ipv6: {
+    addressBits: 128,
+    offsets: IPV6_FLOW_OFFSETS,
+    keyOffsets: IPV6_FLOW_KEY_OFFSETS,
+    keyBytes: 40,
+    structBytes: 128,
+    bytes: 192,
+    icmpQueries: [0, 128, 139],
+    addressAt: (view, at) => (view.getBigUint64(at + 8, true) << 64n) | view.getBigUint64(at, true),
+  },
+};
+
 /**
- * A flow of the kernel's flow table. Addresses are unsigned 32-bit numbers in host byte order. In pairs,
- * index 0 is the side that opened the flow.
+ * A flow of the kernel's flow table, by default of IPv4. In pairs, index 0 is the side that opened the flow.
  */
-export type Flow = {
-  readonly source: number;
-  readonly destination: number;
+export type Flow<A extends Address = number> = {
+  readonly source: A;
+  readonly destination: A;
   /** For an ICMP query, `sourcePort` and `destinationPort` are both the ICMP identifier. */
   readonly sourcePort: number;
   readonly destinationPort: number;
@@ -75,7 +145,9 @@ export type Flow = {
    * Weir's own sockets. Policed interfaces let in only replies of such a flow.
    */
   readonly foreign: boolean;
-  /** True also for a suspended flow. */
+  /**
+   * Whether no reply has confirmed the flow yet. Also true for a suspended flow (denied by a later policy).
+   */
   readonly halfOpen: boolean;
   /** Whether a later policy refuses the flow (`is_suspended` of `bpf/classify/drop_reason.h`). */
   readonly suspended: boolean;
@@ -98,10 +170,6 @@ export type Flow = {
   readonly ifindex: readonly [number, number];
 };
 
-/**
- * The ICMP type of each query class. The index is the class in the key field `kind`; class 0 is no query.
- */
-const ICMP_QUERIES = [0, 8, 13, 15, 17];
 const STATES = new Map<number, FlowState>(
   (Object.entries(FLOW_STATE) as [FlowState, number][]).map(([name, number]) => [number, name]),
 );
@@ -117,42 +185,44 @@ export function sinceFlush(counter: number, folded: number): number {
 }
 
 /** Returns the type of an ICMP query from the field `kind` of its flow key; 0 for other protocols. */
-export function icmpQueryOf(kind: number): number {
-  return ICMP_QUERIES[kind >> 1] ?? 0;
+export function icmpQueryOf(kind: number, { icmpQueries }: Pick<FlowLayout<Address>, 'icmpQueries'>): number {
+  return icmpQueries[kind >> 1] ?? 0;
 }
 
-export function readFlow(view: DataView, at = 0): Flow {
+/** Reads the flow at offset `at` of `view`. `layout` is that of the family of the flow table. */
+export function readFlow<A extends Address>(layout: FlowLayout<A>, view: DataView, at = 0): Flow<A> {
+  const { offsets, keyOffsets, addressAt } = layout;
   const u32 = (offset: number): number => view.getUint32(at + offset, true);
   const u64 = (offset: number): bigint => view.getBigUint64(at + offset, true);
   const u16 = (offset: number): number => view.getUint16(at + offset, true);
-  const flags = view.getUint8(at + FLOW_OFFSETS.flags);
+  const flags = view.getUint8(at + offsets.flags);
   const byHigh = (flags & OPENED_BY_HIGH) !== 0;
-  const [low, high] = [u32(FLOW_KEY_OFFSETS.low_address), u32(FLOW_KEY_OFFSETS.high_address)];
-  const [lowPort, highPort] = [u16(FLOW_KEY_OFFSETS.low_port), u16(FLOW_KEY_OFFSETS.high_port)];
+  const [low, high] = [addressAt(view, at + keyOffsets.low_address), addressAt(view, at + keyOffsets.high_address)];
+  const [lowPort, highPort] = [u16(keyOffsets.low_port), u16(keyOffsets.high_port)];
   const total = (of: 'packets' | 'bytes', side: 0 | 1): bigint => {
-    const more = sinceFlush(u32(FLOW_OFFSETS[of] + 4 * side), u32(FLOW_OFFSETS[`folded_${of}`] + 4 * side));
-    return u64(FLOW_OFFSETS[`total_${of}`] + 8 * side) + BigInt(more);
+    const more = sinceFlush(u32(offsets[of] + 4 * side), u32(offsets[`folded_${of}`] + 4 * side));
+    return u64(offsets[`total_${of}`] + 8 * side) + BigInt(more);
   };
   return {
     source: byHigh ? high : low,
     destination: byHigh ? low : high,
     sourcePort: byHigh ? highPort : lowPort,
     destinationPort: byHigh ? lowPort : highPort,
-    protocol: view.getUint8(at + FLOW_KEY_OFFSETS.protocol),
-    icmpQuery: icmpQueryOf(view.getUint8(at + FLOW_KEY_OFFSETS.kind)),
-    state: STATES.get(view.getUint8(at + FLOW_OFFSETS.state)) ?? 'other_opened',
+    protocol: view.getUint8(at + keyOffsets.protocol),
+    icmpQuery: icmpQueryOf(view.getUint8(at + keyOffsets.kind), layout),
+    state: STATES.get(view.getUint8(at + offsets.state)) ?? 'other_opened',
     foreign: (flags & FOREIGN) !== 0,
     halfOpen: (flags & FLOW_HALF_OPEN) !== 0,
-    suspended: (flags & FOREIGN) === 0 && isRefused(u32(FLOW_OFFSETS.judgement)),
-    word: u32(FLOW_OFFSETS.judgement),
-    epoch: epochOf(u32(FLOW_OFFSETS.judgement + 4)),
-    hit: u32(FLOW_OFFSETS.hit),
-    hitCheck: u32(FLOW_OFFSETS.hit_check),
+    suspended: (flags & FOREIGN) === 0 && isRefused(u32(offsets.judgement)),
+    word: u32(offsets.judgement),
+    epoch: epochOf(u32(offsets.judgement + 4)),
+    hit: u32(offsets.hit),
+    hitCheck: u32(offsets.hit_check),
     packets: [total('packets', 0), total('packets', 1)],
     bytes: [total('bytes', 0), total('bytes', 1)],
-    openedNs: u64(FLOW_OFFSETS.opened_ns),
-    lastSeen: u32(FLOW_OFFSETS.last_seen),
-    ifindex: [u32(FLOW_OFFSETS.ifindex), u32(FLOW_OFFSETS.ifindex + 4)],
+    openedNs: u64(offsets.opened_ns),
+    lastSeen: u32(offsets.last_seen),
+    ifindex: [u32(offsets.ifindex), u32(offsets.ifindex + 4)],
   };
 }
 

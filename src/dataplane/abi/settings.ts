@@ -1,3 +1,4 @@
+import { mask } from '#addresses/ip-address.js';
 import {
   FLOW_STATE,
   FLOW_STATES,
@@ -8,7 +9,6 @@ import {
 } from '#contracts/datapath/datapath-numbers.js';
 import { type FlowTimeouts, MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
 import type { Family, Prefix } from '#contracts/policy/policy-model.js';
-import { mask } from '#policy/model/ip-address.js';
 import { setShift } from './flow.js';
 
 /**
@@ -44,6 +44,8 @@ export type Settings = {
   readonly flowEvents: number;
   readonly timeoutsMs: FlowTimeouts;
   readonly passIpv6: boolean;
+  /** Whether policies apply to IPv6, so that the programs of the BPF object of IPv6 handle IPv6 packets. */
+  readonly enforcesIpv6?: boolean | undefined;
   readonly passNonIpv4: boolean;
   /** Whether packets pass until the first policy is in force. False if undefined. */
   readonly passWithoutPolicy?: boolean | undefined;
@@ -116,12 +118,13 @@ export const SETTINGS_OFFSETS = {
   reads_conntrack: 266,
   pass_without_policy: 267,
   pass_ipv6: 268,
+  enforces_ipv6: 269,
   keep_tcp_ms: 272,
   keep_udp_ms: 276,
 } as const;
 export const SETTINGS_BYTES = 280;
 
-/** How many bytes longer an address of IPv6 is than an address of IPv4. */
+/** The difference in bytes between an IPv6 address and an IPv4 address. */
 const LONGER = 12;
 /** Bytes before `plane_address` in the BPF object of IPv6, where an address is aligned to eight bytes. */
 const PADDING = 4;
@@ -186,7 +189,7 @@ export function upstreamBits(markMask: number): number {
 
 /**
  * Returns the settings in the layout of the BPF object of a family. The object of IPv6 has no service plane
- * and no translated addresses, because those of `settings` are addresses of IPv4.
+ * (TLS and HTTP inspection) and no translated addresses, because those of `settings` are addresses of IPv4.
  */
 export function encodeSettings(settings: Settings, family: Family = 'ipv4'): Uint8Array {
   const { offsets, bytes: size } = LAYOUTS[family];
@@ -216,6 +219,7 @@ export function encodeSettings(settings: Settings, family: Family = 'ipv4'): Uin
   set(offsets.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
   set(offsets.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(offsets.pass_ipv6, settings.passIpv6);
+  flag(offsets.enforces_ipv6, settings.enforcesIpv6 === true);
   flag(offsets.pass_non_ipv4, settings.passNonIpv4);
   flag(offsets.pass_without_policy, settings.passWithoutPolicy === true);
   flag(offsets.police_local, settings.policeLocal);

@@ -32,7 +32,8 @@ export class RevertTimer {
   }
 
   /**
-   * Removes the deadline. When this method returns, the kernel does not change the slot in force any more.
+   * Removes the deadline. When this method returns, the kernel does not change the program slot in force any
+   * more.
    */
   stop(): void {
     this.#send(0n, 0);
@@ -42,7 +43,7 @@ export class RevertTimer {
     const request = new DataView(this.#request.buffer);
     request.setBigUint64(REVERT_REQUEST_OFFSETS.at_ns, atNs, true);
     request.setUint32(REVERT_REQUEST_OFFSETS.slot, slot, true);
-    const failed = this.#run.run();
+    const failed = this.#run.runWithMemory();
     if (failed < 0) throw new KernelFailure('set the deadline of an unconfirmed policy', -failed);
     if (failed !== 0)
       throw new Error(`set the deadline of an unconfirmed policy: the BPF program failed in step ${failed}`);

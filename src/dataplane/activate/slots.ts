@@ -8,6 +8,7 @@ import {
   LINE_WORDS,
 } from '#contracts/datapath/datapath-numbers.js';
 import type { KeptBase, Unconfirmed } from '#contracts/datapath/unconfirmed.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { epochAfter, epochOf, SLOT_COUNT, SLOTS, type Slot, slotOf, wordOf } from '#dataplane/abi/active-word.js';
 import { UNSET } from '#dataplane/image/cache-lines.js';
 import { HEADER, type Image } from '#dataplane/image/program-image.js';
@@ -17,8 +18,8 @@ import { sha256 } from './image-digest.js';
 import type { Deadline, RevertTimer } from './revert-timer.js';
 
 /**
- * The step of the epoch when the base of an unconfirmed policy comes in force again. It differs from that of
- * `flip`; see REVERT_EPOCHS of `bpf/revert.h`.
+ * The difference between the epochs (activation numbers) before and after a revert to the base (last
+ * confirmed policy). It differs from the difference in `flip`; see REVERT_EPOCHS of `bpf/revert.h`.
  */
 const REVERT_EPOCHS = 2;
 /**
@@ -32,20 +33,23 @@ export const ACTIVE = {
   eventsWanted: 4,
   translates: 5,
   directUntilNs: 6,
-  bytes: 32,
+  ipv6DirectUntilNs: 8,
+  bytes: 40,
 } as const;
+/** The bits of the field `translates`, as in `enum translates` of `bpf/weir.h`. */
+export const TRANSLATES: Readonly<Record<Family, number>> = { ipv4: 1, ipv6: 2 };
 
 /**
- * The base of the policy in force, which waits for its confirmation: a slot with the last confirmed policy,
- * and the deadline at which the kernel puts it in force again. `generation`: the generation that the base has
- * then. `isInForce`: the base is in force already.
+ * The base of an unconfirmed policy: a program slot with the last confirmed policy, and the deadline at which
+ * the kernel puts this slot in force again. `generation`: the generation that the base gets then.
+ * `isInForce`: the kernel has already done so.
  */
 type Base = Deadline & { readonly generation: number; readonly isInForce: boolean };
 
 /**
- * A bit of the layout version in the map `active` while a slot keeps a base. A build without bases then finds
- * another layout, and makes maps of its own. In the same maps, it would overwrite the base before the
- * deadline, and the kernel would undo each of its flips after the deadline.
+ * A bit of the layout version in the map `active` while a program slot keeps a base (last confirmed policy).
+ * A build that does not know bases then finds an unknown layout, and makes new maps. In the same maps, it
+ * would overwrite the base before the deadline, and the kernel would undo its activations after the deadline.
  */
 const WITH_BASE = 0x100;
 
@@ -58,39 +62,45 @@ class NoBase extends Error {
 /**
  * The slots of the map `program`, each for one compiled policy, and the active word in the map `active`. The
  * active word selects the slot in force, and contains the epoch, which counts the activations of policies.
- * `fill` fills an idle slot, `Prover` verifies the filled slot, and `flip` puts that slot in force. While a
- * policy is unconfirmed, one slot keeps its base; then a third slot is needed to fill one.
+ * `fill` fills an idle program slot, `Prover` verifies the filled slot, and `flip` puts that slot in force.
+ * While a policy is unconfirmed, one slot keeps its base; then a third slot is needed to fill one.
  */
 export class Slots {
   readonly #programFd: number;
   readonly #active: MappedMemory;
   /** The first 64 bytes of each policy slot, mapped by mmap; undefined until the first use of the slot. */
   readonly #headers: [MappedLines?, MappedLines?, MappedLines?] = [];
-  readonly #directUntil: BigUint64Array;
-  /** The slot that `fill` has filled and that is not in force yet. */
+  readonly #directUntil: Readonly<Record<Family, BigUint64Array>>;
+  /** The program slot with a compiled policy that `fill` has written and that is not in force yet. */
   #staged: Slot | undefined;
-  /** The active word at the last call of `prepareFlip`, until the next call of `flip`. */
+  /**
+   * The active word (epoch and program slot) at the last call of `prepareFlip`. Undefined after the next call
+   * of `flip`.
+   */
   #flipsFrom: number | undefined;
-  /** The active word that this process knows. The kernel changes the word when it reverts to a base. */
+  /**
+   * The active word (epoch and program slot) that this process knows. The kernel changes the word when it
+   * reverts to a base.
+   */
   #knownWord: number;
   /**
    * The active word of the predecessor, the datapath that this process takes over from; 0 if there is no
-   * predecessor. The epochs continue from that word. `fill` does not overwrite the slot number that the word
-   * selects.
+   * predecessor. The epochs continue from that word. `fill` does not overwrite the program slot number that
+   * the word selects.
    */
   #wordBefore = 0;
-  /** The deadline of the unconfirmed policy of the predecessor. */
+  /** The deadline of the unconfirmed policy of the earlier process, from which this process takes over. */
   #deadlineBefore: Deadline | null = null;
   /**
-   * True if a CPU may still read the idle slot for a packet. True after each call of `flip`. Also true when
-   * this object is created, because an earlier process may have put a policy in force just before.
+   * True if a CPU may still read the idle program slot for a packet. True after each call of `flip`. Also
+   * true when this object is created, because an earlier process may have put a policy in force just before.
    */
   #graceDue = true;
 
   constructor(
     fds: { readonly program: number; readonly active: number },
     readonly slotLines: number,
-    /** The number of slots of the map `program`. */
+    /** The number of program slots in the map `program`. */
     readonly count: number = SLOT_COUNT.usual,
     /** The timer of the deadline; undefined if this object does not change the policy in force. */
     private readonly timer?: RevertTimer,
@@ -98,7 +108,8 @@ export class Slots {
     this.#programFd = fds.program;
     this.#active = new MappedMemory('active', fds.active, ACTIVE.bytes);
     this.#knownWord = this.#word();
-    this.#directUntil = new BigUint64Array(this.#active.buffer, ACTIVE.directUntilNs * 4, 1);
+    const numberAt = (word: number): BigUint64Array => new BigUint64Array(this.#active.buffer, word * 4, 1);
+    this.#directUntil = { ipv4: numberAt(ACTIVE.directUntilNs), ipv6: numberAt(ACTIVE.ipv6DirectUntilNs) };
   }
 
   /** The epoch (activation number) of the policy in force; 0 if no policy was activated in this map yet. */
@@ -112,15 +123,18 @@ export class Slots {
   }
 
   /**
-   * The number of the slot in force. Before this datapath has put a policy in force, it is the slot number
-   * that the predecessor has in force; undefined if there is no predecessor.
+   * The number of the program slot in force. Before this datapath has put a policy in force, it is the slot
+   * number that the predecessor has in force; undefined if there is no predecessor.
    */
   get slotInForce(): Slot | undefined {
     const word = this.#word() || this.#wordBefore;
     return word === 0 ? undefined : slotOf(word);
   }
 
-  /** The slots that must not be filled: the slot in force, and the slot that keeps its base. */
+  /**
+   * The program slots that must not be overwritten: the slot in force, and the slot that keeps the base (last
+   * confirmed policy).
+   */
   get usedSlots(): readonly Slot[] {
     const { slotInForce } = this;
     const deadline = this.timer?.read() ?? (this.#word() === 0 ? this.#deadlineBefore : null);
@@ -128,8 +142,8 @@ export class Slots {
   }
 
   /**
-   * Returns the base of the unconfirmed policy that has this deadline, by default that of this datapath.
-   * Returns null if there is none.
+   * Returns the base (last confirmed policy) of the unconfirmed policy that has this deadline, by default
+   * that of this datapath. Returns null if there is none.
    */
   keptBase(deadline: Deadline | null = this.timer?.read() ?? null): KeptBase | null {
     const base = this.#baseAt(deadline);
@@ -158,7 +172,10 @@ export class Slots {
     return this.#staged !== undefined;
   }
 
-  /** The slot that the next call of `fill` writes to. Throws if there is none; see `SLOT_COUNT`. */
+  /**
+   * The unused program slot that the next call of `fill` writes to. Throws if there is none; see
+   * `SLOT_COUNT`.
+   */
   get idleSlot(): Slot {
     const { usedSlots } = this;
     const idle = SLOTS.find((slot) => slot < this.count && !usedSlots.includes(slot));
@@ -166,7 +183,7 @@ export class Slots {
     return idle;
   }
 
-  /** The slot that `fill` has filled; without a filled slot, the slot that it would fill. */
+  /** The program slot that `fill` has written; before the first call, the one that it would write. */
   get filledSlot(): Slot {
     return this.#staged ?? this.idleSlot;
   }
@@ -204,14 +221,14 @@ export class Slots {
   }
 
   /**
-   * Writes an image (a compiled policy as the BPF programs read it) to the idle slot. First waits until no
-   * CPU reads that slot for a packet. Throws `CapacityExceeded` if the image is larger than a slot.
+   * Writes an image (a compiled policy as the BPF programs read it) to the idle program slot. First waits
+   * until no CPU reads that slot for a packet. Throws `CapacityExceeded` if the image is larger than a slot.
    */
   fill(image: Image, generation: number): void {
     if (image.lines > this.slotLines) throw new CapacityExceeded('program', image.lines, this.slotLines);
     this.#staged = undefined;
-    // Choose the slot before the grace period. If the kernel reverts meanwhile, packets may still read the
-    // slot that becomes idle then.
+    // Choose the program slot before the RCU grace period. If the kernel reverts to the last confirmed policy
+    // meanwhile, packets may still read the slot that becomes unused by that.
     const slot = this.idleSlot;
     this.awaitIdle();
     // Map all headers now: a mapping can fail. `flip` and `enforced` use the headers after the policy is
@@ -230,21 +247,21 @@ export class Slots {
 
   /**
    * Throws `NoBase` if the kernel cannot revert this unconfirmed policy in time: its deadline has passed, or
-   * no slot has its base.
+   * no program slot has its base.
    */
   requireBase({ before, reverts, atNs }: Unconfirmed): void {
     const base = this.#base;
-    if (process.hrtime.bigint() >= atNs) throw new NoBase('the time of the unconfirmed policy has passed');
+    if (process.hrtime.bigint() >= atNs) throw new NoBase('the deadline for the confirmation of the policy has passed');
     if (base?.generation === reverts) {
       if (base.isInForce) throw new NoBase('the kernel has reverted the unconfirmed policy');
     } else if (this.#word() === 0 || this.enforced()?.generation !== before)
-      throw new NoBase('no program slot has the policy before the unconfirmed policy');
+      throw new NoBase('the kernel no longer has the earlier policy, to which it would have to revert');
   }
 
   /**
-   * Must be called before `flip`. With `unconfirmed`, makes the slot in force the base, and sets the deadline
-   * at which the kernel puts it in force again. If there is a base already, it stays the base, and the
-   * deadline changes only for another unconfirmed policy. With null, removes the base and its deadline.
+   * Must be called before `flip`. With `unconfirmed`, makes the program slot in force the base, and sets the
+   * deadline at which the kernel puts it in force again. If there is a base already, it stays the base, and
+   * the deadline changes only for another unconfirmed policy. With null, removes the base and its deadline.
    */
   prepareFlip(unconfirmed: Unconfirmed | null): void {
     if (unconfirmed === null) this.releaseBase();
@@ -258,10 +275,11 @@ export class Slots {
       if (base.isInForce) throw new NoBase('the kernel has reverted the unconfirmed policy');
       return;
     }
-    if (process.hrtime.bigint() >= unconfirmed.atNs) throw new NoBase('the time of the unconfirmed policy has passed');
+    if (process.hrtime.bigint() >= unconfirmed.atNs)
+      throw new NoBase('the deadline for the confirmation of the policy has passed');
     const slot = base?.slot ?? this.slotInForce;
     if (this.timer === undefined || slot === undefined || this.#word() === 0)
-      throw new NoBase('no policy is in force to which the kernel could revert');
+      throw new NoBase('no policy is in force yet, so the kernel could not revert to it');
     this.#setLayout({ hasBase: true });
     const words = this.#header(slot);
     const leftMs = Number(unconfirmed.atNs - process.hrtime.bigint()) / 1e6;
@@ -270,14 +288,20 @@ export class Slots {
     this.timer.set(unconfirmed.atNs, slot);
   }
 
-  /** Removes the base, so that the kernel does not revert the policy in force any more. */
+  /**
+   * Removes the base (last confirmed policy), so that the kernel does not revert the policy in force any
+   * more.
+   */
   releaseBase(): void {
     if (this.timer === undefined || this.timer.read() === null) return;
     this.timer.stop();
     if (this.#word() !== 0) this.#setLayout({ hasBase: false });
   }
 
-  /** Puts the base in force, as the kernel does at the deadline. Does nothing if it is in force. */
+  /**
+   * Puts the base (last confirmed policy) in force, as the kernel does at the deadline. Does nothing if it is
+   * in force already.
+   */
   revert(): void {
     const base = this.#base;
     if (base === null) return;
@@ -291,7 +315,7 @@ export class Slots {
 
   /**
    * Returns whether a base has come in force since the last call of this method or of `flip`. The caller must
-   * call it before it uses an idle slot: packets may still read the slot that was in force.
+   * call it before it uses an idle program slot: packets may still read the slot that was in force.
    */
   noticeRevert(): boolean {
     const word = this.#word();
@@ -302,16 +326,16 @@ export class Slots {
   }
 
   /**
-   * Puts the filled slot in force by one compare-and-exchange of the active word. Throws `NoBase` if the
-   * kernel has reverted an unconfirmed policy since `prepareFlip`. Returns the new epoch, and the time since
-   * when the kernel enforces the generation. A generation that is already in force, for example after a
+   * Puts the filled program slot in force by one compare-and-exchange of the active word. Throws `NoBase` if
+   * the kernel has reverted an unconfirmed policy since `prepareFlip`. Returns the new epoch, and the time
+   * since when the kernel enforces the generation. A generation that is already in force, for example after a
    * restart of the process, keeps its time. `before` is the generation that the kernel enforced until now,
    * also if it is in force in the predecessor. Maps no memory, because the kernel can refuse a mapping, and
    * at this point the policy is already committed to the store.
    */
   flip(before: Enforced | null = this.enforced()): Omit<Flipped, 'uncompiled'> {
     const slot = this.#staged;
-    if (slot === undefined) throw new Error('nothing is staged');
+    if (slot === undefined) throw new Error('no compiled policy is staged: call `stage` first');
     const word = this.#flipsFrom ?? this.#word();
     this.#flipsFrom = undefined;
     const epoch = epochAfter(epochOf(word || this.#wordBefore), 1);
@@ -330,8 +354,8 @@ export class Slots {
   }
 
   /**
-   * Copies the images (compiled policies) that `other` has in force and keeps as a base into the slots with
-   * the same numbers of this map. No BPF program may read this map yet.
+   * Copies the images (compiled policies) that `other` has in force and keeps as a base into the program
+   * slots with the same numbers of this map. No BPF program may read this map yet.
    */
   copyUsed(other: Slots): void {
     if (other.#word() === 0) return;
@@ -345,7 +369,7 @@ export class Slots {
   }
 
   /**
-   * Puts the slot in force whose number is in force in `other`, with the epoch (activation number) of
+   * Puts the program slot in force whose number is in force in `other`, with the epoch (activation number) of
    * `other`. The two objects must share the map `program`. `deadline`: that of `other`, so that the kernel
    * reverts an unconfirmed policy of this datapath too.
    */
@@ -393,40 +417,42 @@ export class Slots {
   }
 
   /**
-   * Whether the datapath decides translated flows by their real ends (client before SNAT, server after DNAT).
+   * Returns whether the datapath decides translated flows of a family by their real ends (client before SNAT,
+   * server after DNAT).
    */
-  get translates(): boolean {
-    return Atomics.load(this.#active.words, ACTIVE.translates) !== 0;
+  translates(family: Family): boolean {
+    return (Atomics.load(this.#active.words, ACTIVE.translates) & TRANSLATES[family]) !== 0;
   }
 
   /**
-   * Tells the datapath whether the node translates addresses (NAT) and the forward judge is attached. The
-   * forward judge is the netfilter program for packets whose translation the ingress hook does not know.
+   * Tells the datapath whether the node translates addresses of a family (NAT). For IPv4, the forward judge
+   * must be attached: the netfilter program for packets whose translation the ingress hook does not know.
    */
-  setTranslates(translates: boolean): void {
-    Atomics.store(this.#active.words, ACTIVE.translates, translates ? 1 : 0);
+  setTranslates(family: Family, translates: boolean): void {
+    if (translates) Atomics.or(this.#active.words, ACTIVE.translates, TRANSLATES[family]);
+    else Atomics.and(this.#active.words, ACTIVE.translates, ~TRANSLATES[family]);
   }
 
   /**
-   * The time in nanoseconds on the monotonic clock until which the datapath sends allowed packets directly,
-   * without the network stack. Has an effect only if the setting `direct` is on.
+   * Returns the time in nanoseconds on the monotonic clock until which the datapath sends allowed packets of
+   * a family directly, without the network stack. Has an effect only if the setting `direct` is on.
    */
-  get directUntil(): bigint {
-    return Atomics.load(this.#directUntil, 0);
+  directUntil(family: Family): bigint {
+    return Atomics.load(this.#directUntil[family], 0);
   }
 
-  setDirectUntil(monotonicNs: bigint): void {
-    Atomics.store(this.#directUntil, 0, monotonicNs);
+  setDirectUntil(family: Family, monotonicNs: bigint): void {
+    Atomics.store(this.#directUntil[family], 0, monotonicNs);
   }
 
-  /** Returns whether a CPU may still read the idle slot for a packet. */
+  /** Returns whether a CPU may still read the idle program slot for a packet. */
   get isGraceDue(): boolean {
     return this.#graceDue || this.#word() !== this.#knownWord;
   }
 
   /**
-   * If a CPU may still read the idle slot for a packet, waits for an RCU grace period, so that the next call
-   * of `fill` need not wait.
+   * If a CPU may still read the idle program slot for a packet, waits for an RCU grace period, so that the
+   * next call of `fill` need not wait.
    */
   awaitIdle(): void {
     if (!this.isGraceDue) return;
@@ -449,7 +475,8 @@ export class Slots {
 
   /**
    * Calls `use` with cache lines of the map `program`, which are mapped into memory until `use` returns.
-   * Mappings that stay would add the size of both slots to the resident memory: 64 MiB for 100,000 rules.
+   * Mappings that stay would add the size of both program slots to the resident memory: 64 MiB for 100,000
+   * rules.
    */
   #mapped<T>(line: number, lines: number, use: (words: Uint32Array) => T): T {
     const { memory, words } = mapLines(this.#programFd, line, lines);
@@ -479,7 +506,7 @@ export class Slots {
     return { firstLine: slot * this.slotLines, lines, generation: generationIn(words), sinceMs: sinceIn(words) };
   }
 
-  /** Returns the size in cache lines of the image in a slot; null if the slot has no valid image. */
+  /** Returns the size in cache lines of the image in a program slot; null if the slot has no valid image. */
   #linesIn(slot: Slot): number | null {
     // The first five 32-bit words of an image (a compiled policy) have the same meaning in every layout
     // version. So this code can also read the image of an earlier build.

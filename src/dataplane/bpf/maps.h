@@ -70,7 +70,7 @@ struct {
 struct prefetched {
 	__u32 list;        /* cache line of the rules that apply to the source; 0: not searched */
 	__u32 active_word; /* active word (epoch and program slot) that `list` and `word` belong to */
-	__u32 word;        /* verdict word; 0: not decided */
+	__u32 word;        /* the rule and verdict as a number; 0: not decided */
 	__u32 ifindex;     /* outgoing interface according to the copied routes; 0: the kernel must look up the route */
 	bool has_asked;    /* true if the fast path searched the copied routes */
 	__u16 member_changes; /* result of `count_of_changes` before the search for `list` or the verdict; 0: not read */
@@ -115,6 +115,7 @@ struct packet {
 	fragment_id_t id;
 	__u16 fragment_field; /* offset and flags of a fragment, in the format of an IPv4 header */
 	__u16 header;  /* length of the IP header, in bytes */
+	__u16 unfragmented; /* length of the headers up to a fragment header of IPv6, in bytes; each fragment has them */
 	__u16 payload; /* number of bytes after the IP header */
 	__u32 sequence;       /* sequence number of a TCP packet */
 	__u32 acknowledgment; /* acknowledgment number of a TCP packet */
@@ -275,8 +276,8 @@ struct {
 struct revert {
 	struct bpf_timer timer;
 	__u64 at_ns;       /* the deadline, by the monotonic clock; 0: no policy waits for a confirmation */
-	__u64 reverted_ns; /* the time when the timer put the base in force; 0: it has not */
-	__u32 slot;        /* the program slot with the base */
+	__u64 reverted_ns; /* the time when the timer put that policy in force; 0: it has not */
+	__u32 slot;        /* the program slot with the last confirmed policy */
 	__u32 reserved;
 };
 

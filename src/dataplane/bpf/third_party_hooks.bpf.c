@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
-/* Finds the hooks that IPv4 packets pass when this network namespace forwards them, also the hooks of Weir's
+/* Finds the hooks that IP packets pass when this network namespace forwards them, also the hooks of Weir's
  * guard (its nftables rules). Reads lists in kernel memory, because netlink reports netfilter hooks only if
  * the kernel has CONFIG_NETFILTER_NETLINK_HOOK.
  *
@@ -29,6 +29,9 @@
 #define HOOKS_MAX 16
 #define RULES_MAX 4096
 #define DEVICES_MAX (1 << 20)
+#define BOTH_FAMILIES 0
+#define IPV4 4
+#define IPV6 6
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -56,6 +59,7 @@ struct nf_hook_entries {
 
 struct netns_nf {
 	struct nf_hook_entries *hooks_ipv4[5];
+	struct nf_hook_entries *hooks_ipv6[5];
 };
 
 struct fib_rule {
@@ -75,6 +79,10 @@ struct netns_ipv4 {
 	struct fib_rules_ops *rules_ops;
 };
 
+struct netns_ipv6 {
+	struct fib_rules_ops *fib6_rules_ops;
+};
+
 struct netns_xfrm {
 	unsigned int policy_count[XFRM_COUNTS];
 	__u8 policy_default[XFRM_DIRECTIONS];
@@ -84,6 +92,7 @@ struct net {
 	struct list_head dev_base_head;
 	struct netns_nf nf;
 	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;
 	struct netns_xfrm xfrm;
 };
 
@@ -119,7 +128,7 @@ static const char SYMBOL[] = "%ps";
 /* `add_other` and `add_hooks` are not static, because the verifier checks a global function once and a
  * static function again for each call path.
  */
-__noinline int add_other(__u32 kind, __u32 id, __u64 function)
+__noinline int add_other(__u32 kind, __u32 family, __u32 id, __u64 function)
 {
 	__u32 first = 0, index;
 	struct others *answer = bpf_map_lookup_elem(&others, &first);
@@ -132,6 +141,7 @@ __noinline int add_other(__u32 kind, __u32 id, __u64 function)
 		return 0;
 	other = &answer->found[index];
 	other->kind = kind;
+	other->family = family;
 	other->id = id;
 	other->function[0] = 0;
 	if (function)
@@ -139,7 +149,7 @@ __noinline int add_other(__u32 kind, __u32 id, __u64 function)
 	return 0;
 }
 
-__noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
+__noinline int add_hooks(__u64 list, __u32 kind, __u32 family, __u32 id)
 {
 	struct nf_hook_entries *entries = (void *)list;
 	__u32 count;
@@ -157,7 +167,7 @@ __noinline int add_hooks(__u64 list, __u32 kind, __u32 id)
 
 			id = BPF_CORE_READ(program, aux, id);
 		}
-		add_other(kind, id, (__u64)BPF_CORE_READ(entry, hook));
+		add_other(kind, family, id, (__u64)BPF_CORE_READ(entry, hook));
 	}
 	return 0;
 }
@@ -178,6 +188,7 @@ static __noinline int count_device(void)
 struct walk {
 	struct list_head *at;
 	struct list_head *end;
+	__u32 family;
 };
 
 static long look_at_device(__u32 index, struct walk *walk)
@@ -193,13 +204,13 @@ static long look_at_device(__u32 index, struct walk *walk)
 	count_device();
 	ifindex = BPF_CORE_READ(device, ifindex);
 	type = BPF_CORE_READ(device, type);
-	add_hooks((__u64)BPF_CORE_READ(device, nf_hooks_ingress), OTHER_INGRESS, ifindex);
+	add_hooks((__u64)BPF_CORE_READ(device, nf_hooks_ingress), OTHER_INGRESS, BOTH_FAMILIES, ifindex);
 	if (bpf_core_field_exists(device->nf_hooks_egress))
-		add_hooks((__u64)BPF_CORE_READ(device, nf_hooks_egress), OTHER_EGRESS, ifindex);
+		add_hooks((__u64)BPF_CORE_READ(device, nf_hooks_egress), OTHER_EGRESS, BOTH_FAMILIES, ifindex);
 	if (BPF_CORE_READ(device, rx_handler))
-		add_other(OTHER_RECEIVER, ifindex, (__u64)BPF_CORE_READ(device, rx_handler));
+		add_other(OTHER_RECEIVER, BOTH_FAMILIES, ifindex, (__u64)BPF_CORE_READ(device, rx_handler));
 	if (type != ETHERNET && type != LOOPBACK && BPF_CORE_READ(device, flags) & DEVICE_UP)
-		add_other(OTHER_NO_ETHERNET, ifindex, 0);
+		add_other(OTHER_NO_ETHERNET, BOTH_FAMILIES, ifindex, 0);
 	return 0;
 }
 
@@ -215,18 +226,15 @@ static long look_at_rule(__u32 index, struct walk *walk)
 	if (BPF_CORE_READ(rule, pref) == DIVERT_RULE && BPF_CORE_READ(rule, table) == DIVERT_RULE)
 		return 0; /* this is Weir's own rule for diverted packets, so do not report it */
 	if (BPF_CORE_READ(rule, mark) || BPF_CORE_READ(rule, mark_mask) || BPF_CORE_READ(rule, tun_id))
-		add_other(OTHER_RULE, BPF_CORE_READ(rule, pref), 0);
+		add_other(OTHER_RULE, walk->family, BPF_CORE_READ(rule, pref), 0);
 	return 0;
 }
 
-static __always_inline bool look_at_rules(struct net *net)
+/* Returns false if the BPF program has not read all rules. */
+static __always_inline bool look_at_rules(struct fib_rules_ops *rules, __u32 family)
 {
-	struct fib_rules_ops *rules;
-	struct walk walk = {};
+	struct walk walk = { .family = family };
 
-	if (!bpf_core_field_exists(net->ipv4.rules_ops))
-		return true;
-	rules = BPF_CORE_READ(net, ipv4.rules_ops);
 	if (!rules)
 		return true;
 	walk.end = (void *)rules + bpf_core_field_offset(struct fib_rules_ops, rules_list);
@@ -246,12 +254,12 @@ static __always_inline void look_at_xfrm(struct net *net)
 	for (int index = 0; index < XFRM_COUNTS; index++)
 		count += counts[index];
 	if (count)
-		add_other(OTHER_XFRM, count, 0);
+		add_other(OTHER_XFRM, BOTH_FAMILIES, count, 0);
 	if (!bpf_core_field_exists(net->xfrm.policy_default))
 		return;
 	bpf_probe_read_kernel(defaults, XFRM_DIRECTIONS, (void *)net + bpf_core_field_offset(struct net, xfrm.policy_default));
 	if (defaults[0] == XFRM_BLOCK || defaults[1] == XFRM_BLOCK || defaults[2] == XFRM_BLOCK)
-		add_other(OTHER_XFRM, 0, 0);
+		add_other(OTHER_XFRM, BOTH_FAMILIES, 0, 0);
 }
 
 /* Collects the hooks in the network namespace of the calling thread. Returns 0 if the BPF program has read
@@ -271,10 +279,15 @@ int weir_others(void *context)
 	if (!answer || !net)
 		return 1;
 	answer->count = answer->devices = 0;
-	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_PREROUTING]), OTHER_PREROUTING, 0);
-	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), OTHER_FORWARD, 0);
-	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_POSTROUTING]), OTHER_POSTROUTING, 0);
-	if (!look_at_rules(net))
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_PREROUTING]), OTHER_PREROUTING, IPV4, 0);
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_FORWARD]), OTHER_FORWARD, IPV4, 0);
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_POSTROUTING]), OTHER_POSTROUTING, IPV4, 0);
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv6[HOOK_PREROUTING]), OTHER_PREROUTING, IPV6, 0);
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv6[HOOK_FORWARD]), OTHER_FORWARD, IPV6, 0);
+	add_hooks((__u64)BPF_CORE_READ(net, nf.hooks_ipv6[HOOK_POSTROUTING]), OTHER_POSTROUTING, IPV6, 0);
+	if (bpf_core_field_exists(net->ipv4.rules_ops) && !look_at_rules(BPF_CORE_READ(net, ipv4.rules_ops), IPV4))
+		return 2;
+	if (bpf_core_field_exists(net->ipv6.fib6_rules_ops) && !look_at_rules(BPF_CORE_READ(net, ipv6.fib6_rules_ops), IPV6))
 		return 2;
 	look_at_xfrm(net);
 	walk.end = (void *)net + bpf_core_field_offset(struct net, dev_base_head);

@@ -6,7 +6,7 @@
 #define WEIR_THIRD_PARTY_HOOKS_H
 
 enum other_kind {
-	OTHER_PREROUTING = 1, /* a function on the netfilter hook prerouting of IPv4 */
+	OTHER_PREROUTING = 1, /* a function on the netfilter hook prerouting */
 	OTHER_FORWARD = 2, /* the hook forward; `id` is that of the BPF program if `function` is nf_hook_run_bpf, else it has no meaning */
 	OTHER_POSTROUTING = 3,
 	OTHER_INGRESS = 4, /* a netfilter function on the ingress of a device */
@@ -20,9 +20,10 @@ enum other_kind {
 /* Preference and routing table of the rule that src/dataplane/routes/divert.ts adds */
 #define DIVERT_RULE 8353
 
-#define FUNCTION_BYTES 56
+#define FUNCTION_BYTES 52
 struct other {
 	enum other_kind kind;
+	__u32 family; /* the IP family whose packets pass the hook: 4 or 6; 0: the packets of both */
 	__u32 id; /* for a hook on a device: the ifindex of the device */
 	char function[FUNCTION_BYTES];
 };

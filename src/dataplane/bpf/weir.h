@@ -6,7 +6,7 @@
 #ifndef WEIR_H
 #define WEIR_H
 
-#define LAYOUT_VERSION 7
+#define LAYOUT_VERSION 9
 
 /* A program image is a compiled policy as the BPF programs read it. It consists of cache lines of LINE_WORDS
  * 32-bit words; src/dataplane/image/program-image.ts describes its layout.
@@ -50,7 +50,8 @@ enum drop_reason {
 	DROP_FLOW_SHARE = 22,          /* the flow table is more than half full, and the source has reached its limit of established flows */
 	DROP_TCP_SEQUENCE = 23,        /* a RST whose sequence number is not the next one that its receiver expects */
 	DROP_IPV6 = 24,
-	DROP_REASONS = 25,
+	DROP_ROUTER_GUARD = 25, /* a message of an IPv6 router or DHCPv6 server, from a bridge port that has none */
+	DROP_REASONS = 26,
 };
 
 /* Indexes of the map `counters`. Each packet at an ingress hook is counted in exactly one of allow, audit,
@@ -79,8 +80,8 @@ enum counter_index {
 	COUNT_EVENTS_LOST = 17,       /* events that were lost because the ring buffer was full */
 	COUNT_EVENTS_SUPPRESSED = 18, /* events that the datapath did not send, because the source had used up its budget (report/events.h) */
 	COUNT_DNS_UNROUTABLE = 19,    /* DNS queries that are not diverted, because their destination has neither a route nor a socket of the node */
-	COUNT_FLOWS_SUSPENDED = 20,   /* flows that a later policy suspended (found_flow.h) */
-	COUNT_FLOWS_RESUMED = 21,     /* suspended flows that a later policy let go on */
+	COUNT_FLOWS_SUSPENDED = 20,   /* flows that a later policy denies, and that are kept (found_flow.h) */
+	COUNT_FLOWS_RESUMED = 21,     /* such flows that a still later policy allows again */
 	COUNT_DROPS = 32,             /* the index of a drop counter is COUNT_DROPS + drop reason */
 	COUNTERS = 96,
 };
@@ -129,6 +130,9 @@ enum flow_state {
 	FLOW_STATES = 16,
 };
 
+/* An address of either family, in host byte order: an IPv4 address in the lowest 32 bits. */
+typedef unsigned __int128 any_address_t __attribute__((aligned(8)));
+
 /* The configuration of the datapath: read-only data of the BPF programs, which the loader writes before it
  * loads the programs.
  */
@@ -175,7 +179,8 @@ struct settings {
 	__u8 reads_conntrack; /* the kernel has the function bpf_skb_ct_lookup */
 	__u8 pass_without_policy; /* passes packets until the first policy is in force (policy.fallback: allow) */
 	__u8 pass_ipv6;
-	__u8 reserved[3];
+	__u8 enforces_ipv6; /* policies apply to IPv6: the programs in the map `ipv6_programs` handle IPv6 packets */
+	__u8 reserved[2];
 	/* The times for which conntrack keeps an established connection, if the datapath translates its packets
 	 * (Linux 6.0); else 0.
 	 */
@@ -186,6 +191,14 @@ struct settings {
 enum events_wanted {
 	EVENTS_WANTED_PACKETS = 1, /* events of single packets, and of audited flows, are requested */
 	EVENTS_WANTED_FLOWS = 2,
+};
+
+/* The IP families whose addresses the node translates (NAT), so that the datapath searches conntrack. For
+ * IPv4, the forward judge (nat/forward_judge.h) is attached too.
+ */
+enum translates {
+	TRANSLATES_IPV4 = 1,
+	TRANSLATES_IPV6 = 2,
 };
 
 /* The state that user space changes while the datapath runs. `word` is the active word: epoch << 1 | the low
@@ -199,8 +212,12 @@ struct active {
 	__u32 layout_version;
 	__u64 pickup_until_ns;
 	__u32 events_wanted; /* bits of enum events_wanted; 0: the datapath sends no events (D34) */
-	__u32 translates; /* 1: the node has NAT rules, and the forward judge (nat/forward_judge.h) is attached */
-	__u64 direct_until_ns; /* time of the monotonic clock until which allowed packets are sent directly, if the setting `direct` is on */
+	enum translates translates; /* bits */
+	/* Times of the monotonic clock until which allowed packets are sent directly, if the setting `direct` is
+	 * on.
+	 */
+	__u64 direct_until_ns;
+	__u64 ipv6_direct_until_ns;
 };
 
 struct line {
@@ -284,6 +301,7 @@ struct flow {
 	 */
 	__u16 tcp_numbers[2];
 	__u32 hops; /* next hop of each direction, and the time of the lookup (route/next_hop.h); 0: not known */
+	FLOW_PADDING
 };
 
 /* The statistics of a flow, at the same index as the flow. All fields are 0 if the cache line has no flow.
@@ -309,7 +327,7 @@ struct tally {
 /* A next hop for packets, from a route of the node. */
 struct way {
 	__u32 ifindex; /* outgoing interface; 0: not known, or the packet is not forwarded */
-	header_address_t gateway; /* 0: the next hop is the destination itself */
+	header_address_t gateway; /* 0: the destination itself is the next hop */
 	__u32 mtu;
 	/* Time in ticks when a flow last stored this next hop. After WAY_TICKS, another next hop can replace the
 	 * entry.
@@ -373,6 +391,7 @@ struct fragments {
 	__u32 last_unit;    /* index after the last unit of the datagram; 0: not known */
 	__u32 furthest;     /* index after the furthest unit that was received */
 	__u64 seen[FRAGMENT_UNITS / 64];
+	FRAGMENTS_PROTOCOL
 };
 
 /* Number of counters of established flows, which limit the flows of a source (flow_share.h). A hash of the
@@ -404,18 +423,17 @@ enum event_type {
 #define EVENT_AUDITED 1  /* bit of `flags` in struct event: the verdict of the packet or flow is audited */
 #define EVENT_FOREIGN 2
 #define EVENT_OUTGOING 4 /* bit of `flags`: the packet was seen at an egress hook */
-/* Bit of `flags`: a dropped IPv6 packet, with the source address in `packets` and the destination address
- * in `bytes`
- */
-#define EVENT_IPV6 8
+#define EVENT_IPV6 8     /* bit of `flags`: the addresses are those of IPv6 */
 #define EVENT_CUT 16    /* bit of `flags`: an operator ended the flow (BPF program `weir_cut`) */
 /* Bit of `flags` of a single packet and of an opened flow: the node has translated the destination. The
- * destination on the wire is in the second elements: the address in `packets`, and the port in `bytes`.
+ * address on the wire is in the second elements, its lower 64 bits in `packets` and its upper ones in
+ * `bytes`. The port on the wire, if the protocol has ports, is in `icmp_type` (its lower byte) and
+ * `icmp_code`.
  */
 #define EVENT_TRANSLATED 32
 
-/* A record of the ring buffer. For a flow, addresses and ports are those of the packet that opened the
- * flow. Host byte order.
+/* A record of the ring buffer, the same for both families. For a flow, addresses and ports are those of the
+ * packet that opened the flow. Host byte order.
  */
 struct event {
 	__u64 time_ns; /* time of the event on the monotonic clock */
@@ -424,8 +442,8 @@ struct event {
 	__u8 drop_reason;
 	__u8 protocol;
 	__u32 ifindex;
-	address_t source;
-	address_t destination;
+	any_address_t source;
+	any_address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
 	__u8 icmp_type;
@@ -484,11 +502,12 @@ struct join_key {
 	address_t destination;
 	__u16 source_port;
 	__u16 destination_port;
+	JOIN_KEY_PADDING
 };
 
 enum join_state {
-	/* The service plane still relays the bytes, and waits until both TCP connections are at rest (no unread
-	 * or unacknowledged data).
+	/* The service plane (TLS and HTTP inspection) still relays the bytes, and waits until both TCP connections
+	 * are at rest (no unread or unacknowledged data).
 	 */
 	JOIN_QUIET = 1,
 	JOIN_HELD = 2,  /* the datapath drops each packet of the two TCP connections */
@@ -543,13 +562,25 @@ struct join {
 #define PORTS 256
 #define PORT_ADDRESSES 8
 
-/* A policed bridge port (route/bridge_port.h). */
+/* A policed bridge port (route/bridge_port.h). The objects of both IP families share these entries. */
 struct port {
-	__u32 bridge;  /* interface index of the bridge */
-	__u8 mac[6];   /* MAC address of the bridge */
+	__u32 bridge; /* interface index of the bridge */
+	__u8 mac[6];  /* MAC address of the bridge */
 	__u8 has_routes; /* the bridge has an IPv4 address or route, so the source must route back through the bridge */
-	__u8 policed;  /* the bridge itself has a hook, which classifies what the bridge delivers to the node */
-	address_t addresses[PORT_ADDRESSES]; /* IPv4 addresses of the bridge, in host byte order; then 0 */
+	__u8 policed; /* the bridge itself has a hook, which classifies what the bridge delivers to the node */
+	__u32 addresses[PORT_ADDRESSES]; /* IPv4 addresses of the bridge, in host byte order; then 0 */
+	__u8 has_ipv6_routes;
+	__u8 has_router; /* IPv6 routers and DHCPv6 servers may be behind the port (`dataplane.router_ports`) */
+	__u8 reserved[2];
+	any_address_t ipv6_addresses[PORT_ADDRESSES];
+};
+
+/* Indexes of the map `ipv6_programs`. */
+enum ipv6_program {
+	IPV6_INGRESS = 0,
+	IPV6_EGRESS = 1,
+	IPV6_FULL_PATH = 2,
+	IPV6_PROGRAMS = 3,
 };
 
 enum predecessor {
@@ -603,11 +634,13 @@ struct bench_request {
 };
 
 _Static_assert(sizeof(struct line) == 64, "a line is a cache line");
-_Static_assert(sizeof(struct active) == 32, "active is mapped by user space");
+_Static_assert(sizeof(struct active) == 40, "active is mapped by user space");
 _Static_assert(sizeof(struct tally) == 64, "a cache line");
 _Static_assert(sizeof(struct hit) == 32, "no padding in a hit");
 _Static_assert(sizeof(struct hit_ref) == 8, "elements of an array stand eight bytes apart, or more");
 _Static_assert(sizeof(struct vitals) == 32, "no padding in vitals");
+_Static_assert(sizeof(struct event) == 120, "no padding in an event");
+_Static_assert(sizeof(struct port) == 176, "no padding in a port");
 _Static_assert(sizeof(struct join) == 64, "no padding in a join");
 
 #endif

@@ -1,7 +1,7 @@
 import { u32At } from '#arrays/read.js';
 import { DROP_REASON, FLOW_STATE, namesByNumber } from '#contracts/datapath/datapath-numbers.js';
 import type { End } from '#contracts/datapath/translation.js';
-import { IPPROTO, type Verdict } from '#contracts/policy/policy-model.js';
+import { type Address, ICMP, PORT_PROTOCOLS, type Verdict } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import {
   EVENT_BYTES,
@@ -9,8 +9,7 @@ import {
   EVENT_OFFSETS,
   EVENT_TYPE,
   type EventType,
-  type Ipv6Ends,
-  ipv6Ends,
+  eventAddress,
   isFlowEvent,
 } from './event.js';
 import type { FlowObservation, Observation, PacketObservation } from './observation.js';
@@ -86,24 +85,19 @@ export class EventBatch {
     return nameOf(TYPES, this.#view.getUint8(this.#at(index) + EVENT_OFFSETS.type), 'event type');
   }
 
-  source(index: number): number {
-    return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.source, true);
+  source(index: number): Address {
+    return this.#address(this.#at(index), EVENT_OFFSETS.source);
   }
 
-  destination(index: number): number {
-    return this.#view.getUint32(this.#at(index) + EVENT_OFFSETS.destination, true);
-  }
-
-  /** Returns the addresses of the dropped IPv6 packet of event `index`; null if the event is about IPv4. */
-  ipv6(index: number): Ipv6Ends | null {
-    return ipv6Ends(this.#view, this.#at(index));
+  destination(index: number): Address {
+    return this.#address(this.#at(index), EVENT_OFFSETS.destination);
   }
 
   /**
    * Returns the destination on the wire (in the header, before DNAT) of event `index`; null if the node has
    * not translated it.
    */
-  wireDestination(index: number): End | null {
+  wireDestination(index: number): End<Address> | null {
     return this.#wireDestination(this.#at(index));
   }
 
@@ -144,7 +138,7 @@ export class EventBatch {
     const flags = view.getUint8(at + EVENT_OFFSETS.flags);
     const reason = view.getUint8(at + EVENT_OFFSETS.drop_reason);
     const protocol = view.getUint8(at + EVENT_OFFSETS.protocol);
-    const ipv6 = ipv6Ends(view, at);
+    const source = this.#address(at, EVENT_OFFSETS.source);
     return {
       type,
       timeNs: this.#u64(at + EVENT_OFFSETS.time_ns),
@@ -152,8 +146,8 @@ export class EventBatch {
       audited: (flags & EVENT_FLAG.audited) !== 0,
       protocol,
       ifindex: view.getUint32(at + EVENT_OFFSETS.ifindex, true),
-      source: view.getUint32(at + EVENT_OFFSETS.source, true),
-      destination: view.getUint32(at + EVENT_OFFSETS.destination, true),
+      source,
+      destination: this.#address(at, EVENT_OFFSETS.destination),
       sourcePort: view.getUint16(at + EVENT_OFFSETS.source_port, true),
       destinationPort: view.getUint16(at + EVENT_OFFSETS.destination_port, true),
       epoch: view.getUint32(at + EVENT_OFFSETS.epoch, true),
@@ -165,12 +159,11 @@ export class EventBatch {
       dropReason: reason === 0 ? null : nameOf(DROP_REASONS, reason, 'drop reason'),
       outgoing: (flags & EVENT_FLAG.outgoing) !== 0,
       icmp:
-        protocol === IPPROTO.icmp
+        protocol === ICMP[typeof source === 'number' ? 'ipv4' : 'ipv6']
           ? { type: view.getUint8(at + EVENT_OFFSETS.icmp_type), code: view.getUint8(at + EVENT_OFFSETS.icmp_code) }
           : null,
-      ipv6,
       tcpFlags: view.getUint8(at + EVENT_OFFSETS.tcp_flags),
-      packets: ipv6 === null ? this.#u64(at + EVENT_OFFSETS.packets) : 1,
+      packets: this.#u64(at + EVENT_OFFSETS.packets),
       length: view.getUint32(at + EVENT_OFFSETS.length, true),
     };
   }
@@ -189,8 +182,8 @@ export class EventBatch {
       audited: (flags & EVENT_FLAG.audited) !== 0,
       protocol: view.getUint8(at + EVENT_OFFSETS.protocol),
       ifindex: view.getUint32(at + EVENT_OFFSETS.ifindex, true),
-      source: view.getUint32(at + EVENT_OFFSETS.source, true),
-      destination: view.getUint32(at + EVENT_OFFSETS.destination, true),
+      source: this.#address(at, EVENT_OFFSETS.source),
+      destination: this.#address(at, EVENT_OFFSETS.destination),
       sourcePort: view.getUint16(at + EVENT_OFFSETS.source_port, true),
       destinationPort: view.getUint16(at + EVENT_OFFSETS.destination_port, true),
       epoch: view.getUint32(at + EVENT_OFFSETS.epoch, true),
@@ -208,9 +201,21 @@ export class EventBatch {
     };
   }
 
-  #wireDestination(at: number): End | null {
-    if ((this.#view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.translated) === 0) return null;
-    return { address: this.#u64(at + EVENT_OFFSETS.packets + 8), port: this.#u64(at + EVENT_OFFSETS.bytes + 8) };
+  #wireDestination(at: number): End<Address> | null {
+    const view = this.#view;
+    const flags = view.getUint8(at + EVENT_OFFSETS.flags);
+    if ((flags & EVENT_FLAG.translated) === 0) return null;
+    const [low, high] = [EVENT_OFFSETS.packets, EVENT_OFFSETS.bytes].map((field) => at + field + 8) as [number, number];
+    const address =
+      (flags & EVENT_FLAG.ipv6) === 0
+        ? view.getUint32(low, true)
+        : (view.getBigUint64(high, true) << 64n) | view.getBigUint64(low, true);
+    const hasPorts = PORT_PROTOCOLS.includes(view.getUint8(at + EVENT_OFFSETS.protocol));
+    return { address, port: hasPorts ? view.getUint16(at + EVENT_OFFSETS.icmp_type, true) : 0 };
+  }
+
+  #address(at: number, field: number): Address {
+    return eventAddress(this.#view, at + field, this.#view.getUint8(at + EVENT_OFFSETS.flags));
   }
 
   #at(index: number): number {

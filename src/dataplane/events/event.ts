@@ -1,4 +1,4 @@
-import { SocketAddress } from 'node:net';
+import type { Address } from '#contracts/policy/policy-model.js';
 
 /**
  * Offsets in bytes of the fields of `struct event` of `bpf/weir.h`. A test compares these offsets with the
@@ -12,24 +12,24 @@ export const EVENT_OFFSETS = {
   protocol: 11,
   ifindex: 12,
   source: 16,
-  destination: 20,
-  source_port: 24,
-  destination_port: 26,
-  icmp_type: 28,
-  icmp_code: 29,
-  tcp_flags: 30,
-  flags: 31,
-  epoch: 32,
-  word: 36,
-  hit: 40,
-  hit_check: 44,
-  suppressed: 48,
-  length: 52,
-  opened_ns: 56,
-  packets: 64,
-  bytes: 80,
+  destination: 32,
+  source_port: 48,
+  destination_port: 50,
+  icmp_type: 52,
+  icmp_code: 53,
+  tcp_flags: 54,
+  flags: 55,
+  epoch: 56,
+  word: 60,
+  hit: 64,
+  hit_check: 68,
+  suppressed: 72,
+  length: 76,
+  opened_ns: 80,
+  packets: 88,
+  bytes: 104,
 } as const;
-export const EVENT_BYTES = 96;
+export const EVENT_BYTES = 120;
 
 export const EVENT_TYPE = {
   flow_opened: 1,
@@ -50,21 +50,11 @@ export const isFlowEvent = (type: EventType): type is FlowEventType => OF_FLOWS.
 
 export const EVENT_FLAG = { audited: 1, foreign: 2, outgoing: 4, ipv6: 8, cut: 16, translated: 32 } as const;
 
-export type Ipv6Ends = { readonly source: string; readonly destination: string };
-
 /**
- * Returns the addresses of the dropped IPv6 packet of the event that begins at byte `at`; null if the event
- * is about IPv4.
+ * Returns the address at byte `at` of a record, whose lower half comes first. `flags`: the flags of the
+ * event.
  */
-export function ipv6Ends(view: DataView, at: number): Ipv6Ends | null {
-  if ((view.getUint8(at + EVENT_OFFSETS.flags) & EVENT_FLAG.ipv6) === 0) return null;
-  return {
-    source: addressText(view, at + EVENT_OFFSETS.packets),
-    destination: addressText(view, at + EVENT_OFFSETS.bytes),
-  };
-}
-
-function addressText(view: DataView, at: number): string {
-  const groups = Array.from({ length: 8 }, (_, index) => view.getUint16(at + 2 * index).toString(16));
-  return new SocketAddress({ family: 'ipv6', address: groups.join(':') }).address;
+export function eventAddress(view: DataView, at: number, flags: number): Address {
+  if ((flags & EVENT_FLAG.ipv6) === 0) return view.getUint32(at, true);
+  return (view.getBigUint64(at + 8, true) << 64n) | view.getBigUint64(at, true);
 }

@@ -1,13 +1,12 @@
 import type { DROP_REASON, FlowState } from '#contracts/datapath/datapath-numbers.js';
 import type { End } from '#contracts/datapath/translation.js';
-import type { Verdict } from '#contracts/policy/policy-model.js';
-import type { FlowEventType, Ipv6Ends } from './event.js';
+import type { Address, Verdict } from '#contracts/policy/policy-model.js';
+import type { FlowEventType } from './event.js';
 
 /**
- * The fields that decoded events of packets and of flows have in common. Addresses are unsigned 32-bit
- * numbers in host byte order. The addresses and ports of a flow are those of the packet that opened the
- * flow. `hit`, `hitCheck`, `epoch` and `word` (the verdict word) identify the rule that decided the packet
- * or flow.
+ * The fields that decoded events of packets and of flows have in common. The addresses and ports of a flow
+ * are those of the packet that opened the flow. `hit`, `hitCheck`, `epoch` and `word` (the verdict word)
+ * identify the rule that decided the packet or flow.
  */
 type Common = {
   /** Time of the event in nanoseconds on the monotonic clock; `EventBatch.unixMs` converts it to a date. */
@@ -18,8 +17,8 @@ type Common = {
   readonly audited: boolean;
   readonly protocol: number;
   readonly ifindex: number;
-  readonly source: number;
-  readonly destination: number;
+  readonly source: Address;
+  readonly destination: Address;
   readonly sourcePort: number;
   readonly destinationPort: number;
   readonly epoch: number;
@@ -35,7 +34,7 @@ type Common = {
    * The destination on the wire (in the header), if the node has translated it (DNAT); `destination` is then
    * the one after DNAT. Null in the event of a flow that has ended.
    */
-  readonly wireDestination: End | null;
+  readonly wireDestination: End<Address> | null;
 };
 
 /** A decoded event about one packet that belongs to no flow. */
@@ -45,8 +44,6 @@ export type PacketObservation = Common & {
   /** True if an egress hook saw the packet; false for an ingress hook. */
   readonly outgoing: boolean;
   readonly icmp: { readonly type: number; readonly code: number } | null;
-  /** The addresses of an IPv6 packet, whose `source` and `destination` are 0; null for IPv4. */
-  readonly ipv6: Ipv6Ends | null;
   readonly tcpFlags: number;
   /**
    * `packets`: number of packets on the wire that the event stands for. `length`: sum of the bytes of these

@@ -1,14 +1,18 @@
 import type { Counter, DatapathStats, ForwardingNow } from '#contracts/datapath/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { guardDropped } from '#dataplane/guard/nftables-guard.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { LoadedObject } from '#dataplane/object/loaded-object.js';
 import type { TrafficStatistics } from './traffic-statistics.js';
 
+/** The names of the map `grants` of each family in statistics. */
+const GRANT_NAMES = { ipv4: 'grants', ipv6: 'grants_ipv6' } as const;
+
 export function datapathStats(
   { object, slots, options, grants, routes }: LoadedObject,
   trafficStatistics: TrafficStatistics,
-  forwarding: ForwardingNow,
+  forwarding: Readonly<Record<Family, ForwardingNow>>,
 ): DatapathStats {
   const counters = readCounters(object.mapFd('counters'));
   const counter = (index: number): Counter => counters[index] ?? { packets: 0n, bytes: 0n };
@@ -41,7 +45,8 @@ export function datapathStats(
     flowsSuspended: counter(COUNTER_INDEX.flows_suspended).packets,
     flowsResumed: counter(COUNTER_INDEX.flows_resumed).packets,
     refusing,
-    forwarding,
+    forwarding: forwarding.ipv4,
+    ipv6Forwarding: options.enforcesIpv6 === true ? forwarding.ipv6 : null,
     routesCopied: routes.isInForce,
     grantsRefused: grants.refused,
     events: {
@@ -52,7 +57,7 @@ export function datapathStats(
     maps: {
       program: { entries: lines, capacity: options.slotLines },
       ...maps,
-      grants: grants.addresses,
+      ...Object.fromEntries(grants.families.map((family) => [GRANT_NAMES[family], grants.addressesOf(family)])),
       patterns: grants.patterns,
     },
   };

@@ -13,7 +13,6 @@ import type { FlippedRuleNames } from '#contracts/datapath/event-source.js';
 import type { DecidedHit } from '#contracts/datapath/grant-messages.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 import type { Slot } from '#dataplane/abi/active-word.js';
-import { capacityOf, FLOW_BYTES } from '#dataplane/abi/flow.js';
 import type { Slots } from '#dataplane/activate/slots.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
@@ -21,32 +20,35 @@ import type { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { hitReport, rankFinder } from '#dataplane/flows/hits/hit-report.js';
 import { Hits, type Placement } from '#dataplane/flows/hits/hits.js';
 import { flowTest } from '#dataplane/flows/listing/flow-filter.js';
-import { FlowTable, type FoundFlows } from '#dataplane/flows/listing/flow-table.js';
+import type { FoundFlows } from '#dataplane/flows/listing/flow-table.js';
 import { liveFlow } from '#dataplane/flows/listing/live-flow.js';
-import { MappedFlows } from '#dataplane/flows/listing/mapped-flows.js';
-import { mapShape } from '#dataplane/loader/bpf-fd.js';
-import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
-import { countEntries } from '#dataplane/loader/map-batches.js';
+import type { LoadedObject } from '#dataplane/object/loaded-object.js';
 import { identityOf } from '#policy/model/rules/rule-names.js';
+import { FamilyTable } from './family-table.js';
 import { FlowTablePressure } from './flow-table-pressure.js';
 import { Moment } from './moment.js';
-import { FlowSweep } from './sweep.js';
+
+type Found = {
+  readonly matched: number;
+  /** Undecoded flows of each table: each is a `struct flow` followed by its `struct tally`. */
+  readonly found: readonly { readonly table: FamilyTable; readonly words: Uint32Array<ArrayBuffer> }[];
+  readonly next: Uint8Array | null;
+};
 
 export type FlowsCut = { readonly cut: number; readonly next: Uint8Array | null };
 
 export class TrafficStatistics {
   readonly ruleNameHistory: RuleNameHistory;
-  readonly #object: Pick<BpfObject, 'mapFd' | 'programFd'>;
+  /** The flow tables, that of IPv4 first. */
+  readonly #tables: readonly FamilyTable[];
   readonly #slots: Slots;
   readonly #hits: Hits;
   readonly #groupCounters: GroupCounters | undefined;
-  readonly #flowSweep: FlowSweep;
-  readonly #flows: FlowTable;
   readonly #refusals: FlowTablePressure;
   /**
-   * True if the flow table may contain flows that the policy in the idle slot decided, and whose counters the
-   * datapath has not flushed since the other slot was put in force.
+   * True if the flow table may contain flows that the policy in the idle program slot decided, and whose
+   * counters the datapath has not flushed since the other slot was put in force.
    */
   #needsFlush = true;
 
@@ -55,28 +57,17 @@ export class TrafficStatistics {
    * an empty history. `groupCounters` keeps the counts of the source groups; without it, none are kept.
    */
   constructor(
-    object: Pick<BpfObject, 'mapFd' | 'programFd'>,
-    slots: Slots,
+    { object, ipv6, slots }: Pick<LoadedObject, 'object' | 'ipv6' | 'slots'>,
     ruleNameHistory = new RuleNameHistory(),
     groupCounters?: GroupCounters,
   ) {
     this.ruleNameHistory = ruleNameHistory;
-    this.#object = object;
     this.#slots = slots;
     this.#hits = new Hits({ hits: object.mapFd('hits'), rankHits: object.mapFd('rank_hits') }, slots.count);
     this.#groupCounters = groupCounters;
     groupCounters?.follow(this.#hits);
-    this.#flowSweep = new FlowSweep({ vitals: object.mapFd('vitals'), sweep: object.programFd('weir_sweep') });
     this.#refusals = new FlowTablePressure(object.mapFd('counters'));
-    this.#flows = new FlowTable(
-      () =>
-        new MappedFlows({
-          flows: object.mapFd('flows'),
-          tallies: object.mapFd('tallies'),
-          rankHits: object.mapFd('rank_hits'),
-        }),
-      object.programFd('weir_cut'),
-    );
+    this.#tables = [new FamilyTable('ipv4', object), ...(ipv6 === null ? [] : [new FamilyTable('ipv6', ipv6.object)])];
   }
 
   /**
@@ -101,8 +92,9 @@ export class TrafficStatistics {
   }
 
   /**
-   * Writes into the idle slot of `rank_hits` which entry of `hits` counts the packets of each rule and
-   * default of a policy. The caller must call `flushIdleSlot` first, and put the policy in force afterwards.
+   * Writes into the idle program slot of `rank_hits` which entry of `hits` counts the packets of each rule
+   * and default of a policy. The caller must call `flushIdleSlot` first, and put the policy in force
+   * afterwards.
    */
   stage(placement: Placement, generation: number): void {
     const entries = this.#hits.fill(this.#slots.filledSlot, placement, this.#usedSlots());
@@ -119,25 +111,25 @@ export class TrafficStatistics {
   }
 
   /**
-   * Must be called before each activation of a policy (flip). The activation makes the other slot idle, so
-   * the next call of `flushIdleSlot` must flush the flows that this slot decided.
+   * Must be called before each activation of a policy (flip). The activation makes the other program slot
+   * idle, so the next call of `flushIdleSlot` must flush the flows that this slot decided.
    */
   expectFlip(): void {
-    if (this.ruleNameHistory.staged === undefined) throw new Error('nothing is staged');
+    if (this.ruleNameHistory.staged === undefined) throw new Error('no compiled policy is staged: call `stage` first');
     this.#needsFlush = true;
   }
 
   /**
-   * Flushes the counters of flows that the policy in the idle slot decided. Does nothing if no policy was
-   * activated since the last call. The caller must call this function before it fills the idle slot, because
-   * the old content of the slot determines which rule counts these flows. Before the sweep, waits until no
-   * CPU reads the slot for a packet; after the sweep, waits for flushes that still run.
+   * Flushes the counters of flows that the policy in the idle program slot decided. Does nothing if no policy
+   * was activated since the last call. The caller must call this function before it fills the idle slot,
+   * because the old content of the slot determines which rule counts these flows. Before the sweep, waits
+   * until no CPU reads the slot for a packet; after the sweep, waits for flushes that still run.
    */
   flushIdleSlot(): void {
     if (!this.#needsFlush) return;
     const { isGraceDue } = this.#slots;
     this.#slots.awaitIdle();
-    this.#flowSweep.sweep();
+    this.#sweep();
     if (isGraceDue) awaitGracePeriod();
     this.#needsFlush = false;
     this.collectGroups();
@@ -153,8 +145,8 @@ export class TrafficStatistics {
   }
 
   /**
-   * Adds decisions of the service plane and of the DNS proxy to the hits of their rules. Skips a decision
-   * whose rule has no entry in `hits`.
+   * Adds decisions of the service plane (TLS and HTTP inspection) and of the DNS proxy to the hits of their
+   * rules. Skips a decision whose rule has no entry in `hits`.
    */
   addHits(decided: readonly DecidedHit[]): void {
     for (const { generation, by, count, lastNs } of decided) {
@@ -170,19 +162,19 @@ export class TrafficStatistics {
   hits(query: HitQuery): HitReport | null {
     const { inForce } = this.ruleNameHistory;
     if (inForce === undefined) return null;
-    this.#flowSweep.sweep();
+    this.#sweep();
     return hitReport(this.#hits, inForce, query, new Moment());
   }
 
   groupTraffic(): GroupTraffic | null {
     if (this.#groupCounters === undefined || this.ruleNameHistory.inForce === undefined) return null;
-    this.#flowSweep.refresh();
+    for (const { sweep } of this.#tables) sweep.refresh();
     this.collectGroups();
     return this.#groupCounters.traffic();
   }
 
   async flows({ filter, after, limit }: FlowQuery, timeoutsMs: FlowTimeouts): Promise<FlowPage> {
-    const { matched, words, next } = await this.#find(filter, after, limit);
+    const { matched, found, next } = await this.#find(filter, after, limit);
     const surroundings = {
       ruleNameHistory: this.ruleNameHistory,
       finder: this.ruleNameHistory.finder(),
@@ -191,9 +183,11 @@ export class TrafficStatistics {
       moment: new Moment(),
       interfaces: new Map(listInterfaces().map(({ name, ifindex }) => [ifindex, name])),
     };
-    const view = new DataView(words.buffer);
-    const count = words.byteLength / FLOW_BYTES;
-    const items = Array.from({ length: count }, (_, index) => liveFlow(view, index * FLOW_BYTES, surroundings));
+    const items = found.flatMap(({ table: { layout }, words }) => {
+      const view = new DataView(words.buffer);
+      const count = words.byteLength / layout.bytes;
+      return Array.from({ length: count }, (_, index) => liveFlow(layout, view, index * layout.bytes, surroundings));
+    });
     return { matched, items, next };
   }
 
@@ -202,8 +196,8 @@ export class TrafficStatistics {
    * is null if no matching flows are left.
    */
   async cutFlows({ filter, after, limit }: FlowQuery): Promise<FlowsCut> {
-    const found = await this.#find(filter, after, limit);
-    return { cut: this.#flows.cut(found), next: found.next };
+    const { found, next } = await this.#find(filter, after, limit);
+    return { cut: found.reduce((sum, { table, words }) => sum + table.flows.cut({ words }), 0), next };
   }
 
   refusing(): readonly FlowRefusal[] {
@@ -211,22 +205,17 @@ export class TrafficStatistics {
   }
 
   stats(): { readonly flows: number; readonly halfOpen: number } & Pick<DatapathStats, 'sweep' | 'refusing' | 'maps'> {
-    this.#flowSweep.refresh();
-    const { flows, halfOpen, lastSweep: sweep } = this.#flowSweep;
-    const fragments = mapShape(this.#object.mapFd('fragments'));
-    const { maxEntries: lines } = mapShape(this.#object.mapFd('flows'));
+    const each = this.#tables.map((table) => table.stats());
+    const sum = (of: 'flows' | 'halfOpen'): number => each.reduce((total, stats) => total + stats[of], 0);
+    const [slowest] = each.map(({ sweep }) => sweep).toSorted((a, b) => b.tookMs - a.tookMs);
+    if (slowest === undefined) throw new Error('the datapath has no flow table');
     return {
-      flows,
-      halfOpen,
-      sweep,
+      flows: sum('flows'),
+      halfOpen: sum('halfOpen'),
+      sweep: slowest,
       refusing: this.refusing(),
       maps: {
-        flows: { entries: flows, capacity: capacityOf(lines) },
-        half_open: { entries: halfOpen, capacity: lines - capacityOf(lines) },
-        fragments: {
-          entries: countEntries(this.#object.mapFd('fragments'), fragments),
-          capacity: fragments.maxEntries,
-        },
+        ...Object.fromEntries(each.flatMap(({ maps }) => Object.entries(maps))),
         hits: { entries: this.#hits.count, capacity: this.#hits.capacity - 1 },
         rank_hits: {
           entries: this.ruleNameHistory.inForce?.entries.length ?? 0,
@@ -237,20 +226,52 @@ export class TrafficStatistics {
   }
 
   close(): void {
-    this.#flows.close();
     this.#hits.unmap();
-    this.#flowSweep.unmap();
+    for (const table of this.#tables) table.close();
   }
 
-  #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<FoundFlows> {
-    this.#flowSweep.sweep();
+  #sweep(): void {
+    for (const { sweep } of this.#tables) sweep.sweep();
+  }
+
+  /**
+   * Finds flows in the flow tables of both families, with the flows of IPv4 first. The length of the key
+   * `after` tells its family.
+   */
+  async #find(filter: FlowFilter, after: Uint8Array | null, limit: number): Promise<Found> {
+    this.#sweep();
     const named = filter.groups.length + filter.rules.length > 0;
     const finder = this.ruleNameHistory.finder();
     const checks = named ? finder.checks((ruleNames) => rankFinder(ruleNames, filter)) : undefined;
-    return this.#flows.find(flowTest(filter, { checks, epoch: this.#slots.epoch }), after, limit);
+    const first = after === null ? 0 : this.#tables.findIndex(({ layout }) => layout.keyBytes === after.length);
+    const found: { table: FamilyTable; words: Uint32Array<ArrayBuffer> }[] = [];
+    let matched = 0;
+    let left = limit;
+    let next: Uint8Array | null = null;
+    let last = after;
+    // Read all tables, even those before and after the requested page, to count all matching flows.
+    for (const [index, table] of this.#tables.entries()) {
+      const { layout, flows } = table;
+      const test = flowTest(filter, { layout, checks, epoch: this.#slots.epoch });
+      const isOnPage: boolean = index >= first && next === null;
+      const room: number = isOnPage ? left : 0;
+      const part: FoundFlows = await flows.find(test, index === first ? after : null, room);
+      matched += part.matched;
+      if (!isOnPage) continue;
+      const count = part.words.byteLength / layout.bytes;
+      found.push({ table, words: part.words });
+      left -= count;
+      const lastAt = (count - 1) * layout.bytes;
+      if (count > 0) last = new Uint8Array(part.words.buffer).slice(lastAt, lastAt + layout.keyBytes);
+      next = part.next ?? (room === 0 && part.matched > 0 ? last : null);
+    }
+    return { matched, found, next };
   }
 
-  /** The slots with a policy in this map. None before the first activation, also during a takeover. */
+  /**
+   * Returns the program slots that contain a policy in this map. None before the first activation, also
+   * during an upgrade.
+   */
   #usedSlots(): readonly Slot[] {
     return this.#slots.epoch === 0 ? [] : this.#slots.usedSlots;
   }

@@ -1,18 +1,20 @@
 import { readFileSync } from 'node:fs';
 import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { CLSACT, tcxPrograms } from '#dataplane/attach/attach-program.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { type BaseChain, baseChains, legacyTables } from '#dataplane/guard/nftables.js';
 import { GUARD_CHAINS, GUARD_TABLE } from '#dataplane/guard/nftables-guard.js';
-import { SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
+import { IPV6_SOURCE_CHAIN, SOURCE_CHAIN } from '#dataplane/guard/source-guard.js';
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
-import type { ThirdPartyHook, ThirdPartyProgram } from './third-party-hooks.js';
+import type { ThirdPartyHook } from './third-party-hooks.js';
 
 /**
- * The policed interfaces and settings for which third-party hooks are searched. `attachedProgram` returns
- * Weir's BPF program on the ingress of an interface.
+ * The policed interfaces and settings for which third-party hooks are searched. `family`: that of the
+ * packets. `attachedProgram` returns Weir's BPF program on the ingress of an interface.
  */
 export type Place = {
+  readonly family: Family;
   readonly policed: readonly Interface[];
   readonly attachedProgram: (
     policed: Interface,
@@ -27,7 +29,7 @@ export type Place = {
 };
 
 /**
- * `FORWARDED`: netfilter's numbers of the IPv4 hooks that a forwarded packet passes: prerouting, forward and
+ * `FORWARDED`: netfilter's numbers of the hooks that a forwarded packet passes: prerouting, forward and
  * postrouting. `DEVICE_HOOK`: the numbers of the hooks of a network device.
  */
 const FORWARDED = [0, 2, 4] as const;
@@ -42,6 +44,7 @@ const HARMLESS_FUNCTIONS: ReadonlySet<string> = new Set([
   'ip_sabotage_in',
   'apparmor_ip_postroute',
   'apparmor_ipv4_postroute',
+  'apparmor_ipv6_postroute',
 ]);
 /**
  * Kernel functions of NAT and conntrack on netfilter hooks. They decide a connection by its first packet, and
@@ -68,8 +71,9 @@ const STRICTNESS_OF_STACK: Readonly<Record<string, number>> = { 0: 1, 1: 2, 2: 1
  * stack, and that direct forwarding would skip. Returns null if there is no such hook or setting. Throws if
  * the kernel's lists of hooks or settings cannot be read.
  */
-export function thirdPartyFilter(place: Place, program: ThirdPartyProgram): string | null {
-  return bySettings(place) ?? byLists(place, program.look()) ?? byFilters(place);
+export function thirdPartyFilter(place: Place, hooks: readonly ThirdPartyHook[]): string | null {
+  const settings = place.family === 'ipv4' ? bySettings(place) : null;
+  return settings ?? byLists(place, hooks) ?? byFilters(place);
 }
 
 function bySettings({ policed, reversePath }: Place): string | null {
@@ -89,8 +93,12 @@ function sysctl(name: string): string {
   return readFileSync(`/proc/sys/net/ipv4/${name}`, 'utf8').trim();
 }
 
-function byLists({ policed, guardIsInstalled, judges }: Place, others: readonly ThirdPartyHook[]): string | null {
+function byLists(
+  { family, policed, guardIsInstalled, judges }: Place,
+  hooks: readonly ThirdPartyHook[],
+): string | null {
   if (!guardIsInstalled()) return 'the guard is missing';
+  const others = hooks.filter((hook) => hook.family === null || hook.family === family);
   // Of the nftables chains, the chain `marks` of the guard (Weir's nftables rules) is the last at prerouting,
   // and the guard's chain `guard` is the first at forward.
   const isChain = ({ symbol }: ThirdPartyHook): boolean => symbol.startsWith('nft_');
@@ -106,10 +114,12 @@ function byLists({ policed, guardIsInstalled, judges }: Place, others: readonly 
     !isTranslation(found) &&
     ((found.kind !== 'ingress' && found.kind !== 'receiver') || isPoliced(found.id));
   const other = others.find((found, index) => !own.includes(index) && canDrop(found));
-  return other === undefined ? null : sentenceOf(other, judges !== null);
+  return other === undefined ? null : sentenceOf(other, family, judges !== null);
 }
 
-/** Returns the function name in a kernel symbol. The symbol of a module's function is `function [module]`. */
+/**
+ * Returns the function name in a kernel symbol. The symbol of a module's function is `function [module]`.
+ */
 function functionOf(symbol: string): string {
   return symbol.split(' ', 1)[0] ?? symbol;
 }
@@ -118,13 +128,17 @@ function functionOf(symbol: string): string {
  * Returns a description of a third-party hook. `exceptNat`: true if the datapath translates packets itself,
  * so that the description must not name a NAT chain as the reason.
  */
-function sentenceOf({ kind, id, symbol }: ThirdPartyHook, exceptNat: boolean): string {
+function sentenceOf({ kind, id, symbol }: ThirdPartyHook, family: Family, exceptNat: boolean): string {
   const isShown = ({ type }: BaseChain): boolean => !exceptNat || type !== 'nat';
   switch (kind) {
     case 'prerouting':
     case 'forward':
     case 'postrouting':
-      return chainOf(isShown, FORWARDED, 'inet', 'ip') ?? namedTables(exceptNat) ?? `${symbol} of netfilter's ${kind}`;
+      return (
+        chainOf(isShown, FORWARDED, 'inet', family === 'ipv4' ? 'ip' : 'ip6') ??
+        namedTables(family, exceptNat) ??
+        `${symbol} of netfilter's ${kind}`
+      );
     case 'ingress':
     case 'egress':
       return `${chainOf(isShown, [DEVICE_HOOK[kind]], 'netdev', 'inet') ?? symbol} on ${kind} of ${nameOf(id)}`;
@@ -133,7 +147,7 @@ function sentenceOf({ kind, id, symbol }: ThirdPartyHook, exceptNat: boolean): s
     case 'no_ethernet':
       return `interface ${nameOf(id)}, which is not Ethernet`;
     case 'rule':
-      return `ip rule ${id}, which matches more than addresses and ports`;
+      return `${family === 'ipv4' ? 'ip' : 'ip -6'} rule ${id}, which matches more than addresses and ports`;
     case 'xfrm':
       return id === 0 ? 'IPsec, which blocks by default' : `IPsec: ${id} policies`;
   }
@@ -153,14 +167,17 @@ function chainOf(
       isShown(chain) &&
       hooks.includes(chain.hook) &&
       families.includes(chain.family) &&
-      !(chain.table === GUARD_TABLE && [...GUARD_CHAINS, SOURCE_CHAIN].some((own) => own === chain.name)),
+      !(
+        chain.table === GUARD_TABLE &&
+        [...GUARD_CHAINS, SOURCE_CHAIN, IPV6_SOURCE_CHAIN].some((own) => own === chain.name)
+      ),
   );
   return found === undefined ? undefined : `nftables chain ${found.family} ${found.table} ${found.name}`;
 }
 
-function namedTables(exceptNat: boolean): string | undefined {
-  const names = legacyTables().filter((name) => !exceptNat || name !== 'nat');
-  return names.length === 0 ? undefined : `iptables, table ${names.join(', ')}`;
+function namedTables(family: Family, exceptNat: boolean): string | undefined {
+  const names = legacyTables(family).filter((name) => !exceptNat || name !== 'nat');
+  return names.length === 0 ? undefined : `${family === 'ipv4' ? 'iptables' : 'ip6tables'}, table ${names.join(', ')}`;
 }
 
 function nameOf(ifindex: number): string {

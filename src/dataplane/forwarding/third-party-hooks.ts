@@ -1,9 +1,10 @@
+import type { Family } from '#contracts/policy/policy-model.js';
 import { BpfObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { check } from '#libc/libc.js';
 
-/** The number of each kind of hook, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
+/** The number for each kind of kernel hook, as in `enum other_kind` of `bpf/third_party_hooks.h`. */
 export const HOOK_KIND = {
   prerouting: 1,
   forward: 2,
@@ -21,18 +22,25 @@ export const HOOK_KIND = {
  */
 export const OTHERS = { count: 0, devices: 4, found: 8, places: 1_024 } as const;
 /** Offsets in bytes of the fields of `struct other`; `size` is the size of that struct. */
-export const OTHER = { kind: 0, id: 4, function: 8, size: 64 } as const;
+export const OTHER = { kind: 0, family: 4, id: 8, function: 12, size: 64 } as const;
 export const OTHERS_BYTES = OTHERS.found + OTHERS.places * OTHER.size;
 
 type OtherKind = keyof typeof HOOK_KIND;
 /** The kernel function that runs a netfilter program. */
 const NETFILTER_PROGRAM = 'nf_hook_run_bpf';
 /**
- * A hook that forwarded packets pass. `id` is, by kind: the index of a device, the preference of a routing
- * rule, the number of IPsec policies, or the id of a netfilter program at the forward hook; else 0. `symbol`
- * is the kernel function of the hook.
+ * A hook that forwarded packets pass. `family`: the IP family of these packets; null: both. `id` is, by kind:
+ * the index of a device, the preference of a routing rule, the number of IPsec policies, or the id of a
+ * netfilter program at the forward hook; else 0. `symbol` is the kernel function of the hook.
  */
-export type ThirdPartyHook = { readonly kind: OtherKind; readonly id: number; readonly symbol: string };
+export type ThirdPartyHook = {
+  readonly kind: OtherKind;
+  readonly family: Family | null;
+  readonly id: number;
+  readonly symbol: string;
+};
+
+const FAMILIES: Readonly<Record<number, Family>> = { 4: 'ipv4', 6: 'ipv6' };
 
 const KINDS = new Map<number, OtherKind>(
   Object.entries(HOOK_KIND).map(([kind, number]) => [number, kind as OtherKind]),
@@ -81,7 +89,8 @@ export class ThirdPartyProgram {
         throw new Error('the BPF object that lists third-party hooks belongs to another build of Weir');
       const symbol = textIn(this.#answer.subarray(at + OTHER.function, at + OTHER.size));
       const hasId = kind !== 'forward' || symbol === NETFILTER_PROGRAM;
-      return { kind, id: hasId ? view.getUint32(at + OTHER.id, true) : 0, symbol };
+      const family = FAMILIES[view.getUint32(at + OTHER.family, true)] ?? null;
+      return { kind, family, id: hasId ? view.getUint32(at + OTHER.id, true) : 0, symbol };
     });
   }
 

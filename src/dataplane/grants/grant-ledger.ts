@@ -1,4 +1,4 @@
-import { PATTERNS, regionsFor } from './grant-layout.js';
+import { PATTERNS } from './grant-layout.js';
 
 /**
  * Counters of the grant table, and the list of the cache lines that are free for sets of grants (the grants
@@ -16,14 +16,13 @@ export class Ledger {
   readonly #holdings = new Uint32Array(PATTERNS);
   #count = 0;
   /**
-   * True if more than one hostname pattern is in use. The grant table then reserves its last sixteenth for
-   * patterns with few addresses.
+   * True if more than one hostname pattern is in use. The table of DNS grants then reserves its last
+   * sixteenth for patterns with few addresses.
    */
   isShared = false;
 
   constructor(capacity: number) {
-    const { sets, end } = regionsFor(capacity);
-    this.#free = new Uint32Array(end - sets);
+    this.#free = new Uint32Array(capacity);
   }
 
   /** The number of addresses that have at least one grant. */

@@ -1,6 +1,10 @@
+import { familyOf } from '#addresses/ip-address.js';
+import { putAddress } from '#addresses/memory-words.js';
 import { CapacityExceeded, type Grant, type Learned } from '#contracts/datapath/datapath.js';
+import { ADDRESS_WORDS } from '#contracts/policy/address-words.js';
+import type { Address, Family } from '#contracts/policy/policy-model.js';
 import type { Slot } from '#dataplane/abi/active-word.js';
-import { capacityOf, expiryOf, LINE, timeOf } from './grant-layout.js';
+import { capacityOf, expiryOf, HEADER, LINE, timeOf } from './grant-layout.js';
 import { Ledger } from './grant-ledger.js';
 import type { IsDead } from './grant-sets.js';
 import { GrantTable } from './grant-table.js';
@@ -32,17 +36,18 @@ const KEPT_NS = 86_400_000_000_000n;
  */
 export class Grants {
   readonly #patterns: PatternTable;
-  readonly #table: GrantTable;
-  readonly #ledger: Ledger;
+  readonly #tables: ReadonlyMap<Family, { readonly table: GrantTable; readonly ledger: Ledger }>;
   #refused = 0;
 
   /**
    * `used` are the slots of the programs that an earlier process put in force, or kept as a base, and that
    * this process adopted. If an earlier process removed grants, a grace period must have passed since then.
+   * `grants` has the table of each family whose addresses can be granted. `random` has the random words of
+   * the largest header (`GrantLayout.randomWords`).
    */
   constructor(
     memory: {
-      readonly grants: Uint32Array;
+      readonly grants: ReadonlyMap<Family, Uint32Array>;
       readonly patterns: Uint32Array;
       readonly thirdNames?: Uint32Array | undefined;
     },
@@ -53,14 +58,23 @@ export class Grants {
     },
   ) {
     const { capacity, used, random } = options;
-    this.#ledger = new Ledger(capacity);
     this.#patterns = new PatternTable(memory.patterns, used, memory.thirdNames);
-    this.#table = GrantTable.recover(memory.grants, capacity, random, this.#isDeadAt(0), this.#ledger);
+    this.#tables = new Map(
+      [...memory.grants].map(([family, words]) => {
+        const ledger = new Ledger(capacity);
+        return [
+          family,
+          { table: GrantTable.recover(words, capacity, random, this.#isDeadAt(0), ledger, family), ledger },
+        ];
+      }),
+    );
     this.#noteShared();
   }
 
-  get addresses(): { readonly entries: number; readonly capacity: number } {
-    return { entries: this.#table.count, capacity: this.#table.capacity };
+  /** The number of addresses of a family that have grants, and the capacity of the table of this family. */
+  addressesOf(family: Family): { readonly entries: number; readonly capacity: number } {
+    const table = this.#tables.get(family)?.table;
+    return { entries: table?.count ?? 0, capacity: table?.capacity ?? 0 };
   }
 
   get patterns(): { readonly entries: number; readonly capacity: number } {
@@ -80,13 +94,13 @@ export class Grants {
    * an RCU grace period and call `afterGrace`, which makes their places available again.
    */
   get isGraceDue(): boolean {
-    return this.#table.resting * RESTING_PART > this.#table.capacity;
+    return this.#all.some(({ resting, capacity }) => resting * RESTING_PART > capacity);
   }
 
   /**
-   * Grants addresses to hostname patterns. Returns the number of grants that were refused for lack of room.
-   * Skips a pattern that the policy of no slot has: a new policy has removed the pattern after the DNS
-   * lookup.
+   * Allows addresses for hostname patterns. Returns the number of addresses that were refused because the
+   * table is full. Skips a pattern that no compiled policy has: a new policy has removed the pattern after
+   * the DNS lookup.
    */
   add(grants: readonly Grant[], nowNs: bigint): number {
     const isDead = this.#isDeadAt(expiryOf(nowNs));
@@ -96,8 +110,8 @@ export class Grants {
       if (number === undefined) continue;
       const expiry = expiryOf(expiresAtNs);
       for (const address of addresses) {
-        if (this.#table.add(address, number, expiry, isDead)) continue;
-        refused.push(() => this.#table.add(address, number, expiry, isDead));
+        const add = (): boolean => this.#tableFor(address)?.add(address, number, expiry, isDead) === true;
+        if (!add()) refused.push(add);
       }
     }
     // Try the refused grants a second time. Meanwhile another pattern of this call may have added the same
@@ -111,39 +125,46 @@ export class Grants {
     for (const { pattern, addresses } of grants) {
       const number = this.#patterns.numberOf(pattern);
       if (number === undefined) continue;
-      for (const address of addresses) this.#table.prune(address, (found) => found === number);
+      for (const address of addresses) this.#tableFor(address)?.prune(address, (found) => found === number);
     }
   }
 
   /**
-   * Copies the grants of another grant table. Both tables must use the same pattern numbers. No process may
-   * write to the other table any more.
+   * Copies the grants of another grant table of a family. Both tables must use the same pattern numbers. No
+   * process may write to the other table any more. A table without a header was never used: it has no grants,
+   * and perhaps another layout.
    */
-  learnFrom(words: Uint32Array): void {
+  learnFrom(words: Uint32Array, family: Family): void {
+    if (words[HEADER.homes] === 0) return;
     const isDead = this.#isDeadAt(0);
-    const other = GrantTable.recover(words, capacityOf(words.length / LINE.words), new Uint32Array(4), isDead);
+    const capacity = capacityOf(words.length / LINE.words, family);
+    const other = GrantTable.recover(words, capacity, new Uint32Array(0), isDead, undefined, family);
     for (const { address, pattern, expiry } of other.entries()) {
-      if (!this.#table.add(address, pattern, expiry, isDead)) this.#refused++;
+      if (this.#tableFor(address)?.add(address, pattern, expiry, isDead) !== true) this.#refused++;
     }
   }
 
   /** Returns the texts of the hostname patterns that have an unexpired grant for an address. */
-  patternsOf(address: number, nowNs: bigint): readonly string[] {
+  patternsOf(address: Address, nowNs: bigint): readonly string[] {
     const now = expiryOf(nowNs);
-    return this.#table.grantsOf(address).flatMap(([pattern, expiry]) => {
+    const granted = this.#tableFor(address)?.grantsOf(address) ?? [];
+    return granted.flatMap(([pattern, expiry]) => {
       const text = expiry > now && this.#patterns.isLive(pattern) ? this.#patterns.textOf(pattern) : undefined;
       return text === undefined ? [] : [text];
     });
   }
 
   /**
-   * Returns the unexpired grants, grouped by hostname pattern. Leaves out a pattern of the adopted program
-   * (which an earlier process put in force) whose text this process does not know yet.
+   * Returns the unexpired grants, grouped by family and hostname pattern. Leaves out a pattern of the adopted
+   * program (which an earlier process put in force) whose text this process does not know yet.
    */
   learned(nowNs: bigint): readonly Learned[] {
-    const now = expiryOf(nowNs);
-    const found = new Map<number, { addresses: number[]; expiries: bigint[] }>();
-    for (const { address, pattern, expiry } of this.#table.entries()) {
+    return [...this.#tables].flatMap(([family, { table }]) => this.#learnedIn(family, table, expiryOf(nowNs)));
+  }
+
+  #learnedIn(family: Family, table: GrantTable, now: number): readonly Learned[] {
+    const found = new Map<number, { addresses: Address[]; expiries: bigint[] }>();
+    for (const { address, pattern, expiry } of table.entries()) {
       if (expiry <= now || !this.#patterns.isLive(pattern)) continue;
       const columns = found.get(pattern) ?? { addresses: [], expiries: [] };
       found.set(pattern, columns);
@@ -153,7 +174,9 @@ export class Grants {
     return [...found].flatMap(([number, { addresses, expiries }]) => {
       const pattern = this.#patterns.textOf(number);
       if (pattern === undefined) return [];
-      return [{ pattern, addresses: Uint32Array.from(addresses), expiresAtNs: BigUint64Array.from(expiries) }];
+      const words = new Uint32Array(addresses.length * ADDRESS_WORDS[family]);
+      for (const [at, address] of addresses.entries()) putAddress(words, at * ADDRESS_WORDS[family], address);
+      return [{ pattern, family, addresses: words, expiresAtNs: BigUint64Array.from(expiries) }];
     });
   }
 
@@ -196,41 +219,53 @@ export class Grants {
 
   /**
    * Removes expired grants, and grants of hostname patterns that the policy of no slot contains. Each
-   * call walks through a part of the table, or the whole table if it is more than three quarters full. Calls
+   * call walks through a part of each table, or a whole table if it is more than three quarters full. Calls
    * `yieldToRequests` during long work, and that function may add grants.
    */
   sweep(nowNs: bigint, yieldToRequests: () => void = () => {}): void {
     this.#clear(yieldToRequests);
-    const { entries, capacity } = this.addresses;
-    const kept = entries * 2 < capacity ? KEPT_NS : 0n;
-    const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
-    this.#sweep(entries * 4 > capacity * 3 ? this.#table.lines : LINES_OF_A_SWEEP, isDead, yieldToRequests);
-  }
-
-  afterGrace(): void {
-    this.#table.afterGrace();
-    this.#patterns.afterGrace();
-  }
-
-  /** Removes the grants of retired hostname patterns, which no policy uses any more, from the whole table. */
-  #clear(yieldToRequests?: () => void): void {
-    if (!this.#patterns.hasRetired) return;
-    this.#sweep(this.#table.lines, this.#isDeadAt(0), yieldToRequests);
-    this.#patterns.cleared();
-  }
-
-  #sweep(lines: number, isDead: IsDead, yieldToRequests: () => void = () => {}): void {
-    for (let left = lines; left > 0; left -= LINES_AT_ONCE) {
-      this.#table.sweep(Math.min(left, LINES_AT_ONCE), isDead);
-      yieldToRequests();
+    for (const table of this.#all) {
+      const { count, capacity, lines } = table;
+      const kept = count * 2 < capacity ? KEPT_NS : 0n;
+      const isDead = this.#isDeadAt(nowNs > kept ? expiryOf(nowNs - kept) : 0);
+      sweepLines(table, count * 4 > capacity * 3 ? lines : LINES_OF_A_SWEEP, isDead, yieldToRequests);
     }
   }
 
+  afterGrace(): void {
+    for (const table of this.#all) table.afterGrace();
+    this.#patterns.afterGrace();
+  }
+
+  /**
+   * Removes the grants of retired hostname patterns, which no policy uses any more, from the whole tables.
+   */
+  #clear(yieldToRequests?: () => void): void {
+    if (!this.#patterns.hasRetired) return;
+    for (const table of this.#all) sweepLines(table, table.lines, this.#isDeadAt(0), yieldToRequests);
+    this.#patterns.cleared();
+  }
+
+  get #all(): readonly GrantTable[] {
+    return [...this.#tables.values()].map(({ table }) => table);
+  }
+
+  #tableFor(address: Address): GrantTable | undefined {
+    return this.#tables.get(familyOf(address))?.table;
+  }
+
   #noteShared(): void {
-    this.#ledger.isShared = this.#patterns.count > 1;
+    for (const { ledger } of this.#tables.values()) ledger.isShared = this.#patterns.count > 1;
   }
 
   #isDeadAt(expiry: number): IsDead {
     return (pattern, until) => until <= expiry || !this.#patterns.isLive(pattern);
+  }
+}
+
+function sweepLines(table: GrantTable, lines: number, isDead: IsDead, yieldToRequests: () => void = () => {}): void {
+  for (let left = lines; left > 0; left -= LINES_AT_ONCE) {
+    table.sweep(Math.min(left, LINES_AT_ONCE), isDead);
+    yieldToRequests();
   }
 }

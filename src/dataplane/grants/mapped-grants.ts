@@ -1,19 +1,23 @@
 import { randomBytes } from 'node:crypto';
 import type { Grant, Learned } from '#contracts/datapath/datapath.js';
+import type { Address, Family } from '#contracts/policy/policy-model.js';
 import { SLOT_COUNT, type Slot } from '#dataplane/abi/active-word.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
-import { LINE, linesFor, PATTERN, PATTERNS, THIRD_WORDS } from './grant-layout.js';
+import { GRANT_LAYOUTS, LINE, linesFor, PATTERN, PATTERNS, THIRD_WORDS } from './grant-layout.js';
 import { Grants } from './grants.js';
 
 type Entries = { readonly entries: number; readonly capacity: number };
+type Maps = Pick<BpfObject, 'mapFd'>;
+/** The BPF objects with the maps; `ipv6` is null if no IPv6 is enforced. All have the same map `patterns`. */
+export type GrantObjects = { readonly ipv4: Maps; readonly ipv6: Maps | null };
 
 /**
- * The learned addresses, in the BPF maps `grants` and `patterns`. A node without hostname patterns does not
- * map them, because their pages are 32 MiB of resident memory. They are mapped from the first policy with
- * patterns on, until `unmap`. The methods are those of `Grants`.
+ * The learned addresses, in the BPF maps `grants` of each family, and in `patterns`. A node without hostname
+ * patterns does not map them, because their pages are 32 MiB of resident memory, and with IPv6 36 MiB more.
+ * They are mapped from the first policy with patterns on, until `unmap`. The methods are those of `Grants`.
  */
 export class MappedGrants {
   #mapped: { readonly grants: Grants; readonly memory: readonly MappedMemory[] } | undefined;
@@ -21,13 +25,18 @@ export class MappedGrants {
   #third: MappedMemory | undefined;
 
   constructor(
-    private object: Pick<BpfObject, 'mapFd'>,
+    private objects: GrantObjects,
     private readonly capacity: number,
     private slotCount: number = SLOT_COUNT.usual,
   ) {}
 
-  get addresses(): Entries {
-    return this.#mapped?.grants.addresses ?? { entries: 0, capacity: this.capacity };
+  /** The families whose addresses can be granted. */
+  get families(): readonly Family[] {
+    return this.objects.ipv6 === null ? ['ipv4'] : ['ipv4', 'ipv6'];
+  }
+
+  addressesOf(family: Family): Entries {
+    return this.#mapped?.grants.addressesOf(family) ?? { entries: 0, capacity: this.capacity };
   }
 
   get patterns(): Entries {
@@ -43,16 +52,16 @@ export class MappedGrants {
   }
 
   /**
-   * Takes over the maps of an earlier process. They stay mapped if the policies in the slots `used`, which
-   * this process adopted, have hostname patterns.
+   * Takes over the maps of an earlier process. They stay mapped into memory if a policy in the slots `used`,
+   * which this process took over, has hostname patterns.
    */
   recover(used: readonly Slot[]): void {
     if (this.#map(used).patterns.entries === 0) this.unmap();
   }
 
-  /** Uses the maps of another BPF object with the same maps `grants` and `patterns`. */
-  passTo(object: Pick<BpfObject, 'mapFd'>, slotCount: number): void {
-    this.object = object;
+  /** Switches to other BPF objects whose maps `grants` and `patterns` are the same maps. */
+  passTo(objects: GrantObjects, slotCount: number): void {
+    this.objects = objects;
     this.slotCount = slotCount;
     if (this.#mapped === undefined) return;
     const before = this.#third;
@@ -62,14 +71,14 @@ export class MappedGrants {
   }
 
   /**
-   * Copies all grants from the map `grants` behind the file descriptor `fd`. The numbers of the hostname
-   * patterns must be the same in that map.
+   * Copies all grants from the map `grants` of a family behind the file descriptor `fd`. The numbers of the
+   * hostname patterns must be the same in that map.
    */
-  learnFrom(fd: number): void {
+  learnFrom(fd: number, family: Family): void {
     if (this.#mapped === undefined) return;
     const { maxEntries, valueSize } = mapShape(fd);
     const table = new MappedMemory('grants', fd, maxEntries * valueSize);
-    this.#mapped.grants.learnFrom(table.words);
+    this.#mapped.grants.learnFrom(table.words, family);
     table.unmap();
   }
 
@@ -81,7 +90,7 @@ export class MappedGrants {
     this.#mapped?.grants.remove(grants);
   }
 
-  patternsOf(address: number, nowNs: bigint): readonly string[] {
+  patternsOf(address: Address, nowNs: bigint): readonly string[] {
     return this.#mapped?.grants.patternsOf(address, nowNs) ?? [];
   }
 
@@ -120,27 +129,31 @@ export class MappedGrants {
 
   #mapThird(): MappedMemory | undefined {
     if (this.slotCount === SLOT_COUNT.usual) return undefined;
-    return new MappedMemory('third_names', this.object.mapFd('third_names'), PATTERNS * THIRD_WORDS * 4);
+    return new MappedMemory('third_names', this.objects.ipv4.mapFd('third_names'), PATTERNS * THIRD_WORDS * 4);
   }
 
   #map(used: readonly Slot[]): Grants {
     const { capacity } = this;
     const memory: MappedMemory[] = [];
-    const map = (name: 'grants' | 'patterns', bytes: number): Uint32Array => {
-      const mapped = new MappedMemory(name, this.object.mapFd(name), bytes);
+    const map = (object: Maps, name: 'grants' | 'patterns', bytes: number): Uint32Array => {
+      const mapped = new MappedMemory(name, object.mapFd(name), bytes);
       memory.push(mapped);
       return mapped.words;
     };
     try {
-      const table = map('grants', linesFor(capacity) * LINE.words * 4);
-      const patterns = map('patterns', PATTERNS * PATTERN.words * 4);
+      const tables = new Map<Family, Uint32Array>();
+      for (const family of this.families) {
+        const object = this.objects[family];
+        if (object !== null) tables.set(family, map(object, 'grants', linesFor(capacity, family) * LINE.words * 4));
+      }
+      const patterns = map(this.objects.ipv4, 'patterns', PATTERNS * PATTERN.words * 4);
       // BPF programs may still be reading places that an earlier process freed.
       awaitGracePeriod();
-      const random = new Uint32Array(4);
+      const random = new Uint32Array(GRANT_LAYOUTS.ipv6.randomWords);
       randomBytes(random.byteLength).copy(new Uint8Array(random.buffer));
       this.#third = this.#mapThird();
       const thirdNames = this.#third?.words;
-      const grants = new Grants({ grants: table, patterns, thirdNames }, { capacity, used, random });
+      const grants = new Grants({ grants: tables, patterns, thirdNames }, { capacity, used, random });
       this.#mapped = { grants, memory };
       return grants;
     } catch (failure) {

@@ -6,7 +6,15 @@ import { BootFile, type BootGuard } from './boot-guard.js';
 import { type BridgeRules, bridgeGuard, bridgeGuardStands } from './bridge-guard.js';
 import { acceptedBits, forwardRules, type GuardState, markRules } from './guard-rules.js';
 import { ruleComments } from './nftables.js';
-import { type SourceCheck, sourceGuard, sourceGuardStands } from './source-guard.js';
+import {
+  IPV6_SOURCE_CHAIN,
+  ipv6Sources,
+  SOURCE_CHAIN,
+  type SourceCheck,
+  socketSources,
+  sourceGuard,
+  sourceGuardStands,
+} from './source-guard.js';
 import { noUpstreamEntry, upstreamEntry, upstreamEntryStands } from './upstream-entry.js';
 
 export const GUARD_TABLE = 'weir';
@@ -21,7 +29,10 @@ type Chain = keyof typeof CHAINS;
 export const GUARD_CHAINS = Object.keys(CHAINS) as readonly Chain[];
 const TABLE = `inet ${GUARD_TABLE}`;
 
-/** After this time in milliseconds, the guard tries again what the kernel has refused. */
+/**
+ * After this time in milliseconds, the guard (nftables rules of Weir) tries again what the kernel has
+ * refused.
+ */
 const RETRY_MS = 60_000;
 
 class GuardFailure extends Error {
@@ -57,7 +68,10 @@ type NftObject = {
 export class Guard {
   #state: GuardState;
   readonly #optional: Optional[];
-  /** Whether the chains of `upstreamEntry` must exist; undefined: the guard does not touch them. */
+  /**
+   * Whether the chains of `upstreamEntry` must exist; undefined: the guard (nftables rules of Weir) does not
+   * touch them.
+   */
   #separatesUpstream: boolean | undefined;
   /** The chain in the family `bridge`, which needs a kernel with CONFIG_NF_TABLES_BRIDGE. */
   readonly #bridge: Optional = {
@@ -77,17 +91,25 @@ export class Guard {
   readonly #refused = new Set<Optional>();
   #triedAt = 0;
 
-  constructor({ interfaces, markMask, reversePath, bootGuard }: GuardOptions) {
+  constructor({ interfaces, bootGuard, ...check }: GuardOptions) {
+    const { markMask } = check;
     this.#state = { interfaces, renamed: [], markMask, earlierBits: [], leavesToJudge: false };
     this.#bootFile = bootGuard && new BootFile(bootGuard);
-    const check = { markMask, reversePath };
+    const ofSockets = socketSources(check);
+    const ofIpv6 = (): readonly string[] => ipv6Sources(check, this.#state);
     this.#optional = [
       this.#bridge,
       {
-        lines: () => sourceGuard(GUARD_TABLE, check),
-        stands: () => sourceGuardStands(GUARD_TABLE, check),
+        lines: () => sourceGuard(GUARD_TABLE, SOURCE_CHAIN, ofSockets),
+        stands: () => sourceGuardStands(GUARD_TABLE, SOURCE_CHAIN, ofSockets),
         warning:
           'this kernel has no nft_socket or nft_fib: a DNS query with a forged source can reach the DNS proxy through an interface that is not policed or does not forward, unless rp_filter is set on that interface',
+      },
+      {
+        lines: () => sourceGuard(GUARD_TABLE, IPV6_SOURCE_CHAIN, ofIpv6()),
+        stands: () => sourceGuardStands(GUARD_TABLE, IPV6_SOURCE_CHAIN, ofIpv6()),
+        warning:
+          'this kernel has no nft_fib_ipv6: an IPv6 packet with a forged source can reach the node through a policed interface that does not forward',
       },
     ];
   }
@@ -95,7 +117,7 @@ export class Guard {
   /** Replaces the names of the policed interfaces. The next call of `make` uses them. */
   police(interfaces: readonly string[]): void {
     this.#state = { ...this.#state, interfaces };
-    // Let the next call of `make` try the refused chains again.
+    // Let the next call of `make` try again to create the chains that the kernel has refused.
     this.#refused.clear();
   }
 
@@ -146,7 +168,7 @@ export class Guard {
     this.#bootFile?.write([`add table ${TABLE}`, ...forwardedLines(state), ...bridged]);
   }
 
-  /** Returns false if the kernel has refused the chain that guards bridge ports. */
+  /** Returns false if the kernel has refused the nftables chain that protects bridge ports. */
   guardsBridges(): boolean {
     return !this.#refused.has(this.#bridge);
   }
@@ -176,8 +198,8 @@ export class Guard {
   }
 
   /**
-   * Returns whether the kernel has exactly the rules of this guard. Optional chains that the kernel has
-   * refused may be missing.
+   * Returns whether the kernel has exactly the rules of this guard (nftables rules of Weir). Optional chains
+   * that the kernel has refused may be missing.
    */
   stands(): boolean {
     const chainStands = (chain: Chain): boolean => {
@@ -187,8 +209,8 @@ export class Guard {
   }
 
   /**
-   * Reads the mark bits that the guard in the kernel accepts now. From the next call of `make` on, this
-   * guard accepts these bits too.
+   * Reads the mark bits that the guard (nftables rules of Weir) in the kernel accepts now. From the next call
+   * of `make` on, this guard accepts these bits too.
    */
   acceptEarlier(): void {
     const bits = standingRules().flatMap(({ expr }) => bitIn(expr));
@@ -199,8 +221,8 @@ export class Guard {
   }
 
   /**
-   * Must be called after `acceptEarlier`. Returns whether the guard in the kernel was made with the mark mask
-   * of this process.
+   * Must be called after `acceptEarlier`. Returns whether the guard (nftables rules of Weir) in the kernel
+   * was made with the mark mask of this process.
    */
   hasThisMask(): boolean {
     if (this.acceptsEarlier) return false;
@@ -210,12 +232,18 @@ export class Guard {
     );
   }
 
-  /** From the next call of `make` on, the guard accepts only the mark bit of this process. */
+  /**
+   * From the next call of `make` on, the guard (nftables rules of Weir) accepts only the mark bit of this
+   * process.
+   */
   acceptOwnOnly(): void {
     this.#state = { ...this.#state, earlierBits: [] };
   }
 
-  /** Whether this guard accepts the mark bit of an earlier process, which may have another mask. */
+  /**
+   * Whether this guard (nftables rules of Weir) accepts the mark bit of an earlier process, which may have
+   * another mask.
+   */
   get acceptsEarlier(): boolean {
     return this.#state.earlierBits.length > 0;
   }
@@ -225,9 +253,9 @@ export class Guard {
   }
 
   /**
-   * Sets whether the guard, from the next call of `make` on, passes packets that the forward judge (a
-   * netfilter program) must decide, because the node translates their addresses (NAT). If false, the guard
-   * drops these packets. The forward judge must be attached while the guard passes them.
+   * Sets whether the guard (nftables rules of Weir), from the next call of `make` on, passes packets that the
+   * forward judge (a netfilter program) must decide, because the node translates their addresses (NAT). If
+   * false, the guard drops these packets. The forward judge must be attached while the guard passes them.
    */
   leaveToJudge(leaves: boolean): void {
     this.#state = { ...this.#state, leavesToJudge: leaves };
@@ -294,7 +322,10 @@ function bitIn(expr: readonly unknown[] = []): number[] {
   return found === undefined ? [] : [Number(found)];
 }
 
-/** Returns the packets and bytes that the guard has dropped in the families `inet` and `bridge`. */
+/**
+ * Returns the packets and bytes that the guard (nftables rules of Weir) has dropped in the families `inet`
+ * and `bridge`.
+ */
 export function guardDropped(): Counter {
   const inet = 'list counter inet weir dropped';
   const list = (commands: string) => spawnSync('nft', ['-j', commands], { encoding: 'utf8' });
@@ -307,7 +338,10 @@ export function guardDropped(): Counter {
   return { packets: sum('packets'), bytes: sum('bytes') };
 }
 
-/** Removes both tables of the guard. Returns whether the table in the family `inet` existed. */
+/**
+ * Removes both tables of the guard (nftables rules of Weir). Returns whether the table in the family `inet`
+ * existed.
+ */
 export function removeGuard(): boolean {
   const stood = spawnSync('nft', ['list', 'table', 'inet', 'weir']).status === 0;
   nft(['-f', '-'], 'remove the guard', [

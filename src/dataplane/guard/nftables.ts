@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Family as IpFamily } from '#contracts/policy/policy-model.js';
 import {
   attributeList,
   attributesIn,
@@ -40,7 +41,8 @@ const NFTA = {
 const NFT_FLOWTABLE_HW_OFFLOAD = 1;
 const NFPROTO_IPV4 = 2;
 const NFPROTO_NETDEV = 5;
-const FAMILIES = { inet: NFPROTO_INET, ip: NFPROTO_IPV4, netdev: NFPROTO_NETDEV } as const;
+const NFPROTO_IPV6 = 10;
+const FAMILIES = { inet: NFPROTO_INET, ip: NFPROTO_IPV4, ip6: NFPROTO_IPV6, netdev: NFPROTO_NETDEV } as const;
 type Family = keyof typeof FAMILIES;
 const FAMILY_NAMES = new Map(Object.entries(FAMILIES).map(([name, number]) => [number as number, name as Family]));
 const NFT_TABLE_F_DORMANT = 1;
@@ -102,9 +104,9 @@ export type BaseChain = {
   readonly hook: number;
 };
 
-/** Returns the base chains of the nftables families inet, ip and netdev. */
+/** Returns the base chains of the nftables families inet, ip, ip6 and netdev. */
 export function baseChains(): BaseChain[] {
-  return dump(NFT_MSG.getChain, NFT_MSG.newChain).flatMap(({ family, attributes: chain }) => {
+  return dump(NFT_MSG.getChain, NFT_MSG.newChain, FAMILY_NAMES).flatMap(({ family, attributes: chain }) => {
     const hook = chain.get(NFTA.chainHook);
     if (hook === undefined) return [];
     const number = attributesIn(viewOf(hook), 0).get(NFTA.hookNumber);
@@ -119,14 +121,18 @@ export function baseChains(): BaseChain[] {
 }
 
 /** `offloads`: the flowtable has the flag `offload`. `devices`: names of its interfaces. */
-export type Flowtable = Pick<BaseChain, 'family' | 'table' | 'name'> & {
+export type Flowtable = Pick<BaseChain, 'table' | 'name'> & {
+  readonly family: 'inet' | 'ip' | 'ip6';
   readonly offloads: boolean;
   readonly devices: readonly string[];
 };
 
-/** Returns the flowtables of the nftables families inet and ip. */
-export function flowtables(): Flowtable[] {
-  return dump(NFT_MSG.getFlowtable, NFT_MSG.newFlowtable).map(({ family, attributes: flowtable }) => {
+/** Returns the flowtables of the nftables family inet, and of ip or ip6 for each of these IP families. */
+export function flowtables(families: readonly IpFamily[] = ['ipv4']): Flowtable[] {
+  const names = new Map<number, Flowtable['family']>([[NFPROTO_INET, 'inet']]);
+  if (families.includes('ipv4')) names.set(NFPROTO_IPV4, 'ip');
+  if (families.includes('ipv6')) names.set(NFPROTO_IPV6, 'ip6');
+  return dump(NFT_MSG.getFlowtable, NFT_MSG.newFlowtable, names).map(({ family, attributes: flowtable }) => {
     const flags = flowtable.get(NFTA.flowtableFlags);
     const hook = flowtable.get(NFTA.flowtableHook);
     const devices = hook === undefined ? undefined : attributesIn(viewOf(hook), 0).get(NFTA.flowtableDevices);
@@ -140,16 +146,17 @@ export function flowtables(): Flowtable[] {
   });
 }
 
-/** Returns the attributes of each object of a kind in the nftables families inet, ip and netdev. */
-function dump(
+/** Returns the attributes of each object of a kind in the nftables families whose numbers `names` has. */
+function dump<F extends string>(
   get: number,
   answer: number,
-): { readonly family: Family; readonly attributes: Map<number, Uint8Array> }[] {
+  names: ReadonlyMap<number, F>,
+): { readonly family: F; readonly attributes: Map<number, Uint8Array> }[] {
   const socket = new NetlinkSocket(NETLINK_NETFILTER, 0);
   try {
     const types = [get, answer].map((type) => (SUBSYSTEM_NFTABLES << 8) | type);
     return socket.dump(types[0] ?? 0, types[1] ?? 0, Uint8Array.of(0, 0, 0, 0)).flatMap((payload) => {
-      const family = FAMILY_NAMES.get(payload.getUint8(0));
+      const family = names.get(payload.getUint8(0));
       return family === undefined ? [] : { family, attributes: attributesIn(payload, HEADER_BYTES) };
     });
   } finally {
@@ -205,12 +212,12 @@ export function text(bytes: Uint8Array | undefined): string | undefined {
 }
 
 /**
- * Returns the names of the tables of iptables-legacy; `nft list` does not show their rules. Returns an empty
- * list if the user is not root, because only root may read the file.
+ * Returns the names of the tables of iptables-legacy, or of ip6tables-legacy; `nft list` does not show their
+ * rules. Returns an empty list if the user is not root, because only root may read the file.
  */
-export function legacyTables(): readonly string[] {
+export function legacyTables(family: IpFamily): readonly string[] {
   try {
-    return readFileSync('/proc/thread-self/net/ip_tables_names', 'utf8')
+    return readFileSync(`/proc/thread-self/net/${family === 'ipv4' ? 'ip' : 'ip6'}_tables_names`, 'utf8')
       .split('\n')
       .filter((name) => name !== '');
   } catch (failure) {

@@ -1,42 +1,47 @@
 import { createHash } from 'node:crypto';
-import type { ReversePath } from '#contracts/datapath/datapath-numbers.js';
+import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { exemptBit, redirectBit } from '#dataplane/abi/settings.js';
+import { arrivals, type GuardState } from './guard-rules.js';
 import { ruleComments } from './nftables.js';
 
 export const SOURCE_CHAIN = 'sources';
+export const IPV6_SOURCE_CHAIN = 'ipv6_sources';
 
-export type SourceCheck = { readonly markMask: number; readonly reversePath: ReversePath };
+export type SourceCheck = Pick<DatapathOptions, 'markMask' | 'reversePath' | 'policeLocal' | 'ipv6'>;
+
+const DROP = 'counter name "dropped" drop';
 
 /**
- * Returns the nft commands for the chain `sources`. The chain drops packets with a forged source address
- * before they reach a socket of the DNS proxy or of the service plane. On policed interfaces that forward
- * packets, the ingress hook checks the source. This chain checks the source on all other interfaces.
+ * Returns the nft commands for a chain of the input hook that drops packets with a forged source address.
+ * `rules`: those of `socketSources` or of `ipv6Sources`.
  */
-export function sourceGuard(table: string, check: SourceCheck): readonly string[] {
-  const comment = commentOf(check);
+export function sourceGuard(table: string, chain: string, rules: readonly string[]): readonly string[] {
   return [
-    `add chain inet ${table} ${SOURCE_CHAIN} { type filter hook input priority filter; policy accept; }`,
-    `flush chain inet ${table} ${SOURCE_CHAIN}`,
-    ...rulesFor(check).map((rule) => `add rule inet ${table} ${SOURCE_CHAIN} ${rule} comment "${comment}"`),
+    `add chain inet ${table} ${chain} { type filter hook input priority filter; policy accept; }`,
+    `flush chain inet ${table} ${chain}`,
+    ...rules.map((rule) => `add rule inet ${table} ${chain} ${rule} comment "${commentOf(rules)}"`),
   ];
 }
 
 /**
- * Returns whether the chain `sources` in the kernel has exactly the rules of `sourceGuard`. Compares the
- * rule comments, which contain a hash of the rules.
+ * Returns whether a chain in the kernel has exactly these rules. Compares the rule comments, which contain a
+ * hash of the rules.
  */
-export function sourceGuardStands(table: string, check: SourceCheck): boolean {
-  const expected = rulesFor(check).map(() => commentOf(check));
-  return JSON.stringify(ruleComments(table, SOURCE_CHAIN)) === JSON.stringify(expected);
+export function sourceGuardStands(table: string, chain: string, rules: readonly string[]): boolean {
+  return JSON.stringify(ruleComments(table, chain)) === JSON.stringify(rules.map(() => commentOf(rules)));
 }
 
-function rulesFor({ markMask, reversePath }: SourceCheck): readonly string[] {
+/**
+ * Returns the rules for packets of IPv4 to a socket of the DNS proxy or of the service plane. On policed
+ * interfaces that forward packets, the ingress hook checks the source. These rules check the source on all
+ * other interfaces.
+ */
+export function socketSources({ markMask, reversePath }: SourceCheck): readonly string[] {
   const exempt = exemptBit(markMask);
   // Add no rule if `reverse_path` is `off`, or if the mark mask has no bit for these sockets. The kernel
   // itself still drops impossible sources such as 127.0.0.1.
   if (exempt === 0 || reversePath === 'off') return [];
   const own = `meta nfproto ipv4 meta l4proto { tcp, udp } socket mark & ${exempt} != 0`;
-  const drop = 'counter name "dropped" drop';
   return [
     // These two rules accept packets before the source check. The ingress hook has already checked the
     // source of a packet with the redirect bit. A packet on the interface `lo` comes from the node itself,
@@ -44,11 +49,28 @@ function rulesFor({ markMask, reversePath }: SourceCheck): readonly string[] {
     `meta mark & ${redirectBit(markMask)} != 0 accept`,
     'iif lo accept',
     ...(reversePath === 'strict'
-      ? [`${own} fib saddr . iif oif missing ${drop}`]
-      : [`${own} fib saddr oif missing ${drop}`, `${own} fib saddr type local ${drop}`]),
+      ? [`${own} fib saddr . iif oif missing ${DROP}`]
+      : [`${own} fib saddr oif missing ${DROP}`, `${own} fib saddr type local ${DROP}`]),
   ];
 }
 
-function commentOf(check: SourceCheck): string {
-  return `weir-${createHash('sha256').update(rulesFor(check).join()).digest('hex').slice(0, 12)}`;
+/**
+ * Returns the rules for IPv6 packets to the node from a policed interface, if `police_local` is set. The
+ * ingress hook finds no route on an interface that does not forward, and Linux has no `rp_filter` for IPv6. A
+ * link-local or unspecified source has no route.
+ */
+export function ipv6Sources(
+  { reversePath, policeLocal, ipv6 }: SourceCheck,
+  state: Pick<GuardState, 'interfaces' | 'renamed'>,
+): readonly string[] {
+  if (!policeLocal || ipv6 !== 'enforce' || reversePath === 'off') return [];
+  const checks =
+    reversePath === 'strict' ? ['fib saddr . iif oif missing'] : ['fib saddr oif missing', 'fib saddr type local'];
+  return arrivals(state).flatMap((arrival) =>
+    checks.map((check) => `${arrival} meta nfproto ipv6 ip6 saddr != { ::, fe80::/10 } ${check} ${DROP}`),
+  );
+}
+
+function commentOf(rules: readonly string[]): string {
+  return `weir-${createHash('sha256').update(rules.join()).digest('hex').slice(0, 12)}`;
 }

@@ -1,9 +1,11 @@
 import { u32At } from '#arrays/read.js';
+import { ADDRESS_WORDS } from '#contracts/policy/address-words.js';
 import type { Intervals } from '#contracts/policy/interval-map.js';
 import type { AddressClasses } from '#contracts/policy/program.js';
-import { ADDRESS_WORDS } from '#policy/model/sources/address-classes.js';
 import type { Lines } from './cache-lines.js';
 import { addTree } from './tree.js';
+
+const WORDS = ADDRESS_WORDS.ipv6;
 
 /**
  * Bit of a value in a tree of the address classes: the other bits are the ref of a tree for the next word of
@@ -17,7 +19,7 @@ export const NEXT_WORD = 0x8000_0000;
  * tree.
  */
 export function addClassTree(lines: Lines, { starts }: AddressClasses): number {
-  return addWordTree(lines, starts, 0, 0, starts.length / ADDRESS_WORDS);
+  return addWordTree(lines, starts, 0, 0, starts.length / WORDS);
 }
 
 /**
@@ -25,10 +27,10 @@ export function addClassTree(lines: Lines, { starts }: AddressClasses): number {
  * excluded. The first addresses of these classes have the same words before this word.
  */
 function addWordTree(lines: Lines, starts: Uint32Array, word: number, from: number, to: number): number {
-  const wordOf = (number: number): number => u32At(starts, number * ADDRESS_WORDS + word);
+  const wordOf = (number: number): number => u32At(starts, number * WORDS + word);
   /** Returns the class of the lowest address whose words before `next` are those of a first address. */
   const lowestOf = (number: number, next: number): number => {
-    const [begin, end] = [number * ADDRESS_WORDS + next, (number + 1) * ADDRESS_WORDS];
+    const [begin, end] = [number * WORDS + next, (number + 1) * WORDS];
     return starts.subarray(begin, end).every((rest) => rest === 0) ? number : number - 1;
   };
   const map = new WordMap();

@@ -48,6 +48,7 @@ export const MAPS = [
   'member_sets',
   'third_indexes',
   'predecessors',
+  'ipv6_programs',
   'joins',
   'joiners',
   'ports',
@@ -71,9 +72,19 @@ const PROGRAMS = [
   'weir_see_routes',
   'weir_forward',
 ] as const;
-export type ProgramName = (typeof PROGRAMS)[number];
+/** The programs of the BPF object of IPv6. */
+export const IPV6_PROGRAMS = [
+  'weir_ingress',
+  'weir_egress',
+  'weir_full_path',
+  'weir_start_sweep',
+  'weir_sweep',
+  'weir_cut',
+  'weir_prove',
+] as const;
+export type ProgramName = (typeof PROGRAMS)[number] | (typeof IPV6_PROGRAMS)[number];
 /** The programs of the datapath in the BPF object of each family. */
-const PROGRAMS_OF: Readonly<Record<Family, readonly ProgramName[]>> = { ipv4: PROGRAMS, ipv6: ['weir_prove'] };
+const PROGRAMS_OF: Readonly<Record<Family, readonly ProgramName[]>> = { ipv4: PROGRAMS, ipv6: IPV6_PROGRAMS };
 type ThirdPartyProgramName = 'weir_others';
 
 export type MapShape = Readonly<Record<'type' | 'keySize' | 'valueSize' | 'maxEntries', number>>;
@@ -192,6 +203,13 @@ export class BpfObject {
 
   programFd(name: ProgramName | ThirdPartyProgramName): number {
     return check(`find program ${name}`, libbpf().bpf_program__fd(this.#program(name)));
+  }
+
+  /** Stores a BPF program in an entry of a map. BPF programs call the programs in the map by tail calls. */
+  setProgram(map: 'predecessors' | 'ipv6_programs', index: number, fd: number): void {
+    const [key, value] = [index, fd].map((number) => new Uint8Array(Uint32Array.of(number).buffer));
+    const result = libbpf().bpf_map_update_elem(this.mapFd(map), key as Uint8Array, value as Uint8Array, 0);
+    check(`store a program in map ${map}`, result);
   }
 
   close(): void {

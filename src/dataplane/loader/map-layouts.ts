@@ -1,19 +1,19 @@
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import { mapShape } from './bpf-fd.js';
-import { type BpfObject, MAPS, type MapLayouts, type MapName } from './bpf-object.js';
+import type { BpfObject, MapLayouts, MapName } from './bpf-object.js';
 
 export type Layouts = Readonly<Partial<Record<MapName, MapLayouts>>>;
 
 /**
- * Writes the layouts of all maps of a BPF object into its map `layouts`, as JSON with a final zero byte. The
- * next process compares these layouts with those of its own maps. The kernel also has the layouts as BTF,
- * but shows them only to a process with CAP_SYS_ADMIN.
+ * Writes the layouts of these maps of a BPF object into its map `layouts`, as JSON with a final zero byte.
+ * The next process compares these layouts with those of its own maps. The kernel also has the layouts as
+ * BTF, but shows them only to a process with CAP_SYS_ADMIN.
  */
-export function writeLayouts(object: BpfObject): void {
+export function writeLayouts(object: BpfObject, names: readonly MapName[]): void {
   const fd = object.mapFd('layouts');
   const value = new Uint8Array(mapShape(fd).valueSize);
-  const layouts: Layouts = Object.fromEntries(MAPS.map((name) => [name, object.layoutsOf(name)]));
+  const layouts: Layouts = Object.fromEntries(names.map((name) => [name, object.layoutsOf(name)]));
   const text = new TextEncoder().encode(JSON.stringify(layouts));
   if (text.length >= value.length)
     throw new RangeError(

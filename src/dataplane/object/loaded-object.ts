@@ -1,5 +1,4 @@
 import { randomInt } from 'node:crypto';
-import { constants } from 'node:os';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
 import type { Family } from '#contracts/policy/policy-model.js';
 import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
@@ -10,10 +9,11 @@ import { Prover } from '#dataplane/activate/prover.js';
 import { type Deadline, RevertTimer } from '#dataplane/activate/revert-timer.js';
 import { Slots } from '#dataplane/activate/slots.js';
 import { linesFor, PATTERNS } from '#dataplane/grants/grant-layout.js';
-import { MappedGrants } from '#dataplane/grants/mapped-grants.js';
+import { type GrantObjects, MappedGrants } from '#dataplane/grants/mapped-grants.js';
 import {
   BpfObject,
   builtIpv6Object,
+  IPV6_PROGRAMS,
   MAPS,
   type MapDescription,
   type MapName,
@@ -31,8 +31,6 @@ import { smallestCapacity } from './capacity.js';
 
 const FLOW_SEED = VITALS_OFFSETS.flow_seed / 4;
 
-const MEMORY_WAIT_MS = 2_000;
-
 const PROGRAMS_OF_EACH: readonly ProgramName[] = [
   'weir_ingress',
   'weir_egress',
@@ -45,9 +43,9 @@ const PROGRAMS_OF_EACH: readonly ProgramName[] = [
   'weir_see_routes',
 ];
 /**
- * The maps that the BPF object of IPv6 shares with that of IPv4: the policies, with the numbers that they
- * give to hostname patterns and selectors, and the word that puts one in force. So one flip is for both
- * families.
+ * The maps that the BPF object of IPv6 shares with the object of IPv4: the policies with the numbers of
+ * hostname patterns and selectors, the active word (one activation is for both IP families), and the counters
+ * and reports of rules and of the node.
  */
 const SHARED_BY_FAMILIES: readonly MapName[] = [
   'program',
@@ -56,7 +54,25 @@ const SHARED_BY_FAMILIES: readonly MapName[] = [
   'third_names',
   'member_sets',
   'third_indexes',
+  'hits',
+  'rank_hits',
+  'events',
+  'counters',
+  'predecessors',
+  'ipv6_programs',
+  'ports',
 ];
+/** The maps that only the BPF object of IPv6 uses. It has no `revert`: one timer reverts both families. */
+export const IPV6_MAPS: readonly MapName[] = MAPS.filter(
+  (name) => name !== 'revert' && !SHARED_BY_FAMILIES.includes(name),
+);
+/**
+ * The maps that a new load of the BPF objects may share with an earlier load. The map `ipv6_programs` is not
+ * among them: its programs pass the state of a packet through a map, so they must all belong to one load.
+ */
+export const SHARED_BY_LOADS: readonly MapName[] = MAPS.filter((name) => name !== 'ipv6_programs');
+/** The index of each program in the map `ipv6_programs`, as in `enum ipv6_program` of the BPF code. */
+const CALLED: readonly ProgramName[] = ['weir_ingress', 'weir_egress', 'weir_full_path'];
 const MIGRATING: readonly ProgramName[] = ['weir_migrate_count', 'weir_migrate_flow'];
 
 export type ObjectOptions = Omit<Settings, 'flowSeed'> & {
@@ -87,6 +103,8 @@ export type LoadedObject = {
   readonly mappedMembers: MappedMembers;
   readonly prover: Prover;
   readonly routes: RouteCopy;
+  /** The BPF object of IPv6; null if the datapath enforces no IPv6 policies. */
+  readonly ipv6: LoadedIpv6Object | null;
   /**
    * Returns the file descriptor of the forward judge (a netfilter program). The first call loads the program,
    * because only nodes with NAT rules need it. Throws if the kernel refuses the program.
@@ -96,7 +114,7 @@ export type LoadedObject = {
   close(keeps?: 'grants_and_members'): void;
 };
 
-/** The state of an earlier datapath, which a new BPF object takes over. */
+/** The state of an earlier datapath (in the kernel) that a new BPF object takes over. */
 export type Before = {
   /**
    * File descriptors of existing maps by map name; the new object uses these maps and does not create them.
@@ -112,8 +130,16 @@ export type Before = {
   readonly deadline: Deadline | null;
   /** The grants, if this process has already opened the maps `grants` and `patterns`. */
   readonly grants?: MappedGrants;
-  /** The mapped maps `members` and `member_sets`, which are then not mapped again. */
+  /**
+   * The BPF maps `members` and `member_sets` if they are mapped into memory already; they are then not mapped
+   * again.
+   */
   readonly members?: MappedMembers;
+  /**
+   * File descriptors of those `IPV6_MAPS` that the new object of IPv6 uses. It makes new maps in place of the
+   * others.
+   */
+  readonly ipv6Maps?: ReadonlyMap<MapName, number> | undefined;
 };
 const NOTHING_BEFORE: Before = { maps: new Map(), word: 0, deadline: null };
 
@@ -137,17 +163,20 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
     ...(options.measures === true ? (['weir_bench'] as const) : []),
   ]);
   let judge: BpfObject | undefined;
+  let ipv6: LoadedIpv6Object | null = null;
   try {
-    if (!before.maps.has('layouts')) writeLayouts(object);
+    if (!before.maps.has('layouts')) writeLayouts(object, MAPS);
     const { slotCount = SLOT_COUNT.usual, slotLines } = options;
     const timer = new RevertTimer({ map: object.mapFd('revert'), program: object.programFd('weir_set_revert') });
     const fds = { program: object.mapFd('program'), active: object.mapFd('active') };
     const slots = new Slots(fds, slotLines, slotCount, timer);
     slots.succeed(before.word, before.deadline);
     const prover = new Prover(object);
+    if (options.enforcesIpv6 === true) ipv6 = loadIpv6Object({ options, object }, before.ipv6Maps);
     const routes = new RouteCopy(object, options.copiesRoutes ?? false);
-    const grants = before.grants ?? new MappedGrants(object, options.grantCapacity, slotCount);
-    if (before.grants !== undefined) grants.passTo(object, slotCount);
+    const grantObjects = grantObjectsOf({ object, ipv6 });
+    const grants = before.grants ?? new MappedGrants(grantObjects, options.grantCapacity, slotCount);
+    if (before.grants !== undefined) grants.passTo(grantObjects, slotCount);
     else if (before.maps.has('patterns')) grants.recover(slots.usedSlots);
     const mappedMembers = before.members ?? mapMembers(object, slotCount);
     before.members?.passTo(object, slotCount);
@@ -160,6 +189,7 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
       mappedMembers,
       prover,
       routes,
+      ipv6,
       judgeFd: () => {
         judge ??= loadPrograms(options, mapsOf(object, MAPS), ['weir_forward']);
         return judge.programFd('weir_forward');
@@ -173,30 +203,55 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
           mappedMembers.unmap();
         }
         judge?.close();
+        ipv6?.close();
         object.close();
       },
     };
   } catch (error) {
+    ipv6?.close();
     object.close();
     throw error;
   }
 }
 
-/** The BPF object of IPv6 that is loaded into the kernel. Not closed by `close` of the object of IPv4. */
-export type LoadedIpv6Object = { readonly object: BpfObject; readonly prover: Prover; close(): void };
+/** The BPF object of IPv6 that is loaded into the kernel. `hasNewFlows`: its flow table is new. */
+export type LoadedIpv6Object = {
+  readonly object: BpfObject;
+  readonly prover: Prover;
+  readonly hasNewFlows: boolean;
+  close(): void;
+};
 
-/** Loads the BPF object of IPv6. It classifies by the policies in the program slots of the object of IPv4. */
+/** Returns the options of the BPF object of IPv6 beside the object of IPv4 with `options`. */
+function ipv6Options(options: ObjectOptions): ObjectOptions {
+  return { ...options, keepMs: null, objectPath: builtIpv6Object, family: 'ipv6' };
+}
+
+/** Like `describeMaps`, for the maps of the BPF object of IPv6 beside the object of IPv4 with `options`. */
+export function describeIpv6Maps(options: ObjectOptions): Map<MapName, MapDescription> {
+  return describeMaps(ipv6Options(options), IPV6_MAPS);
+}
+
+/**
+ * Loads the BPF object of IPv6, whose programs handle the IPv6 packets of the hooks of the object of IPv4 if
+ * that has the setting `enforcesIpv6`. They apply the policies in the program slots of the object of IPv4.
+ * `reused`: see `Before.ipv6Maps`.
+ */
 export function loadIpv6Object(
   { options, object: ipv4 }: Pick<LoadedObject, 'options' | 'object'>,
-  objectPath = builtIpv6Object,
+  reused: ReadonlyMap<MapName, number> = new Map(),
 ): LoadedIpv6Object {
-  const ofIpv6: ObjectOptions = { ...options, objectPath, family: 'ipv6' };
-  const object = loadPrograms(ofIpv6, mapsOf(ipv4, SHARED_BY_FAMILIES), ['weir_prove']);
+  const maps = new Map([...mapsOf(ipv4, SHARED_BY_FAMILIES), ...reused]);
+  const object = loadPrograms(ipv6Options(options), maps, IPV6_PROGRAMS);
   try {
+    const hasNewFlows = !reused.has('flows');
+    if (IPV6_MAPS.some((name) => !reused.has(name))) writeLayouts(object, IPV6_MAPS);
+    for (const [index, name] of CALLED.entries()) object.setProgram('ipv6_programs', index, object.programFd(name));
     const prover = new Prover(object);
     return {
       object,
       prover,
+      hasNewFlows,
       close: () => {
         prover.unmap();
         object.close();
@@ -239,19 +294,24 @@ export function mapsOf(object: BpfObject, names: readonly MapName[]): Map<MapNam
 }
 
 /**
+ * Returns the BPF objects: those of both IP families, or only that of IPv4 if the node does not enforce IPv6.
+ */
+export function objectsOf({ object, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'>): readonly BpfObject[] {
+  return ipv6 === null ? [object] : [object, ipv6.object];
+}
+
+/** Returns the BPF objects with the maps of `MappedGrants`. */
+export function grantObjectsOf({ object, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'>): GrantObjects {
+  return { ipv4: object, ipv6: ipv6 === null ? null : ipv6.object };
+}
+
+/**
  * Starts the BPF timer whose sweep ends expired flows. If an earlier object shares the map `sweep`, this
  * timer replaces the timer of that object.
  */
 export function startSweep(object: BpfObject): void {
   const start = new TestRun(object.programFd('weir_start_sweep'), undefined, undefined, undefined);
-  const until = performance.now() + MEMORY_WAIT_MS;
-  let failed = start.run();
-  // The kernel allocates the memory of the timer without waiting, so on a busy machine the allocation may
-  // fail for a moment. Try again for up to `MEMORY_WAIT_MS` milliseconds.
-  while (failed === -constants.errno.ENOMEM && performance.now() < until) {
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1);
-    failed = start.run();
-  }
+  const failed = start.runWithMemory();
   if (failed < 0) throw new KernelFailure('start the sweep of expired flows', -failed);
   if (failed !== 0) throw new Error(`start the sweep of expired flows: the BPF program failed in step ${failed}`);
 }
@@ -279,7 +339,7 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('rank_hits', slotCount * options.rankCapacity);
     object.resize('third_names', slotCount === SLOT_COUNT.usual ? 1 : PATTERNS);
     object.resize('third_indexes', slotCount === SLOT_COUNT.usual ? 1 : MEMBER_SETS);
-    object.resize('grants', linesFor(options.grantCapacity));
+    object.resize('grants', linesFor(options.grantCapacity, options.family));
     object.resize('patterns', PATTERNS);
     object.resize('members', MEMBER_LINES);
     object.resize('member_sets', MEMBER_SETS);

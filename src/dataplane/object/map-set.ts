@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Adoption } from '#contracts/datapath/datapath.js';
 import { LINE_BYTES } from '#contracts/datapath/datapath-numbers.js';
@@ -8,11 +8,13 @@ import { closeFd, describeMap, mapId, mapShape, openPinned, pin } from '#datapla
 import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import { type Layouts, readLayouts } from '#dataplane/loader/map-layouts.js';
+import { makeFolders } from '#files/make-folders.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { objectId } from '#libc/bpf/object-handle.js';
 import { isOutOfDescriptors } from '#libc/kernel-failure.js';
 import { check } from '#libc/libc.js';
 import { type Capacity, MAX_SLOT_LINES } from './capacity.js';
+import { IPV6_MAPS, type LoadedObject } from './loaded-object.js';
 
 const SET = /^maps-(\d{1,9})$/;
 const FILLING = 'filling-';
@@ -23,15 +25,19 @@ const FILLING = 'filling-';
  */
 export type Pinned = ReadonlyMap<string, number>;
 
+/** The folder in a folder of pins with the maps that only the BPF object of IPv6 uses. */
+const IPV6_FOLDER = 'ipv6';
+
 /**
- * Returns the file descriptors to pin: those of the maps of one BPF object, and those of the hook programs of
- * a BPF object that uses the same maps. The two objects differ only while this datapath takes over from an
- * earlier one.
+ * Returns the file descriptors to pin: those of the maps of one BPF object, and of the object of IPv6 beside
+ * it, and those of the hook programs of a BPF object that uses the same maps. The two objects differ only
+ * while this datapath takes over from an earlier one.
  */
-export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
+export function pinnedOf({ object: maps, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'>, programs: BpfObject): Pinned {
   const onHooks = DIRECTIONS.map((direction) => `weir_${direction}` as const);
   return new Map<string, number>([
     ...MAPS.map((name) => [name, maps.mapFd(name)] as const),
+    ...(ipv6 === null ? [] : IPV6_MAPS.map((name) => [join(IPV6_FOLDER, name), ipv6.object.mapFd(name)] as const)),
     ...onHooks.map((name) => [name, programs.programFd(name)] as const),
   ]);
 }
@@ -43,11 +49,18 @@ export function pinnedOf(maps: BpfObject, programs: BpfObject): Pinned {
 export class PinnedMaps {
   readonly #fds = new Map<MapName, number>();
   #layouts: Layouts | undefined;
+  #ipv6: PinnedMaps | undefined;
 
   constructor(
     readonly folder: string,
     readonly number: number,
   ) {}
+
+  /** The maps of the BPF object of IPv6, in a folder of this folder. It has none if IPv6 was not enforced. */
+  get ipv6(): PinnedMaps {
+    this.#ipv6 ??= new PinnedMaps(join(this.folder, IPV6_FOLDER), this.number);
+    return this.#ipv6;
+  }
 
   has(name: MapName): boolean {
     return existsSync(join(this.folder, name));
@@ -157,11 +170,18 @@ export class PinnedMaps {
   put(pinned: Pinned): void {
     const filling = join(dirname(this.folder), `${FILLING}${this.number}`);
     rmSync(filling, { recursive: true, force: true });
-    mkdirSync(filling);
+    const folders = new Set([...pinned.keys()].map(dirname));
+    const makeIn = (parent: string): void => {
+      for (const folder of folders) makeFolders(join(parent, folder), 0o700);
+    };
+    makeIn(filling);
     try {
       for (const [name, fd] of pinned) pin(fd, join(filling, name));
       if (!existsSync(this.folder)) renameSync(filling, this.folder);
-      else for (const name of pinned.keys()) renameSync(join(filling, name), join(this.folder, name));
+      else {
+        makeIn(this.folder);
+        for (const name of pinned.keys()) renameSync(join(filling, name), join(this.folder, name));
+      }
     } finally {
       rmSync(filling, { recursive: true, force: true });
     }
@@ -170,12 +190,18 @@ export class PinnedMaps {
   close(): void {
     for (const fd of this.#fds.values()) closeFd(fd);
     this.#fds.clear();
+    this.#ipv6?.close();
   }
 
-  drop(name: MapName): void {
+  /** Closes the file descriptor of a map, which may be an earlier map than the one that is pinned now. */
+  release(name: MapName): void {
     const fd = this.#fds.get(name);
     if (fd !== undefined) closeFd(fd);
     this.#fds.delete(name);
+  }
+
+  drop(name: MapName): void {
+    this.release(name);
     rmSync(join(this.folder, name), { force: true });
   }
 

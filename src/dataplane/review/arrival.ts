@@ -1,20 +1,21 @@
+import { familyOf, mask } from '#addresses/ip-address.js';
 import type { Arrival } from '#contracts/policy/explain-facts.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { type Interface, listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import type { Route } from '#dataplane/routes/route-lines.js';
 import { readRoutes } from '#dataplane/routes/routes.js';
-import { mask } from '#policy/model/ip-address.js';
 
 /**
  * Returns the policed interfaces, and the interface on which packets from this source address arrive. It
  * derives this interface from the routes of this network namespace.
  */
-export function arrivalOf(source: number, policed: readonly Interface[]): Arrival {
-  return { policed: policed.map(({ name }) => name), by: wayTo(source, readRoutes()) };
+export function arrivalOf(source: Address, policed: readonly Interface[]): Arrival {
+  return { policed: policed.map(({ name }) => name), by: wayTo(source, readRoutes(familyOf(source))) };
 }
 
-function wayTo(source: number, routes: readonly Route[] | null): Arrival['by'] {
+function wayTo(source: Address, routes: readonly Route<Address>[] | null): Arrival['by'] {
   if (routes === null) return 'unknown';
-  const leading = routes.filter(({ address, length }) => mask(source, length) === address >>> 0);
+  const leading = routes.filter(({ address, length }) => mask(source, length) === address);
   if (leading.some(({ local }) => local)) return 'nowhere';
   const [best, second] = leading.sort((one, other) => other.length - one.length);
   if (best === undefined) return 'nowhere';

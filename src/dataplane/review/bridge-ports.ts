@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import type { Family } from '#contracts/policy/policy-model.js';
 import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
 import type { Link } from '#dataplane/attach/interfaces/netlink-interfaces.js';
 import { type BridgePort, PORT_ADDRESSES } from '#dataplane/attach/interfaces/port-table.js';
@@ -46,9 +47,15 @@ export function portFaults(
 /**
  * Returns one fault (a reason why Weir cannot police) for each bridge with policed ports whose routed packets
  * the guard (Weir's nftables rules) does not cover: the guard sees these packets by the name of the bridge.
+ * `families` are those to which policies apply.
  */
-export function routingBridgeFaults(bridged: readonly BridgePort[], forwards: (name: string) => boolean): string[] {
-  return namesOf(bridged.filter(({ hasRoutes, isPoliced }) => hasRoutes && !isPoliced))
+export function routingBridgeFaults(
+  bridged: readonly BridgePort[],
+  families: readonly Family[],
+  forwards: (name: string) => boolean,
+): string[] {
+  const isRouted = ({ hasRoutes }: BridgePort): boolean => families.some((family) => hasRoutes[family]);
+  return namesOf(bridged.filter((port) => isRouted(port) && !port.isPoliced))
     .filter(forwards)
     .map(
       (name) =>
@@ -57,9 +64,12 @@ export function routingBridgeFaults(bridged: readonly BridgePort[], forwards: (n
 }
 
 /** Returns a fault for each bridge that has more addresses than the datapath can compare with a source. */
-export function addressFaults(bridged: readonly BridgePort[]): string[] {
-  return namesOf(bridged.filter(({ addresses }) => addresses.length > PORT_ADDRESSES)).map(
-    (name) => `bridge ${name} has more than ${PORT_ADDRESSES} IPv4 addresses: remove some`,
+export function addressFaults(bridged: readonly BridgePort[], families: readonly Family[]): string[] {
+  const names: Readonly<Record<Family, string>> = { ipv4: 'IPv4', ipv6: 'IPv6' };
+  return families.flatMap((family) =>
+    namesOf(bridged.filter(({ addresses }) => addresses[family].length > PORT_ADDRESSES)).map(
+      (name) => `bridge ${name} has more than ${PORT_ADDRESSES} ${names[family]} addresses: remove some`,
+    ),
   );
 }
 

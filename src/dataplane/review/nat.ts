@@ -46,9 +46,35 @@ export type NatSupport = {
   readonly obstacle: string | null;
   readonly judges: boolean;
   readonly noSearch: string | null;
+  /** Why the datapath cannot decide translated flows of IPv6 by their real ends; null if it can. */
+  readonly ipv6Obstacle: string | null;
 };
 
 const NEEDS_JUDGE = 'this needs Linux 6.4 or later with CONFIG_NETFILTER_BPF_LINK';
+
+/**
+ * Returns a warning for each nftables chain that translates addresses of IPv6 packets (NAT66) in a way that
+ * the datapath does not support. It knows a translation by conntrack, from the second packet of a connection
+ * on.
+ */
+export function ipv6NatWarnings({ ipv6Obstacle }: NatSupport): string[] {
+  const chains = baseChains().filter(
+    ({ family, type, hook }) =>
+      (family === 'ip6' || family === 'inet') &&
+      type === 'nat' &&
+      (hook === HOOK.prerouting || hook === HOOK.postrouting),
+  );
+  return chains
+    .filter((chain) => ruleExpressions(chain).some((rule) => translationIn(rule).length > 0))
+    .flatMap(({ family, table, name, hook }) => {
+      const where = `nftables chain ${family} ${table} ${name}`;
+      if (hook === HOOK.prerouting)
+        return `${where} may translate the destination of IPv6 packets: a new connection to an address of the node is dropped, and the policy decides another by the destination before the translation too`;
+      return ipv6Obstacle === null
+        ? `${where} may translate the source of IPv6 packets: only replies by TCP and UDP pass, and the guard drops ICMPv6 and fragments`
+        : `${where} may translate the source of IPv6 packets: replies to the node's addresses are dropped (${ipv6Obstacle})`;
+    });
+}
 
 /**
  * Returns one fault for each nftables chain, and one for the table `nat` of iptables-legacy, that does
@@ -74,7 +100,11 @@ export function reviewNat(
       ? (outgoing ?? isOutside)(found)
       : switched.includes(found.ifindex) || (incoming?.(found) !== false && isOutside(found));
   const chains = baseChains().filter(({ family, type, hook }) => {
-    return family !== 'netdev' && type === 'nat' && (hook === HOOK.prerouting || hook === HOOK.postrouting);
+    return (
+      (family === 'ip' || family === 'inet') &&
+      type === 'nat' &&
+      (hook === HOOK.prerouting || hook === HOOK.postrouting)
+    );
   });
   const found = chains.flatMap((chain) => {
     const translations = ruleExpressions(chain).flatMap(translationIn);
@@ -99,7 +129,8 @@ export function reviewNat(
  * skip the forward judge.
  */
 function judgedAlone(noSearch: string): Review {
-  if (!baseChains().some(({ type }) => type === 'nat') && !hasLegacyNat()) return { faults: [], warnings: [] };
+  if (!baseChains().some(({ family, type }) => type === 'nat' && family !== 'ip6') && !hasLegacyNat())
+    return { faults: [], warnings: [] };
   return {
     faults: flowtables().map(
       ({ family, table, name }) =>
@@ -209,7 +240,7 @@ const EMPTY_NAT = 5;
 
 /** Returns whether the table `nat` of iptables-legacy contains rules; nftables does not list them. */
 function hasLegacyNat(): boolean {
-  if (!legacyTables().includes('nat')) return false;
+  if (!legacyTables('ipv4').includes('nat')) return false;
   const info = new Uint8Array(GETINFO.bytes);
   new TextEncoder().encodeInto('nat', info);
   const socket = check('open socket', libc.socket(AF_INET, SOCK_DGRAM, 0));

@@ -1,5 +1,6 @@
 import type { Review } from '#contracts/datapath/datapath.js';
 import { type DatapathOptions, matchesInterface } from '#contracts/datapath/datapath-options.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
 import { type Link, listLinks } from '#dataplane/attach/interfaces/netlink-interfaces.js';
@@ -8,25 +9,28 @@ import { type BridgePort, bridgePortsOf } from '#dataplane/attach/interfaces/por
 import type { ThirdPartyHook } from '#dataplane/forwarding/third-party-hooks.js';
 import { type Flowtable, flowtables } from '#dataplane/guard/nftables.js';
 import type { Guard } from '#dataplane/guard/nftables-guard.js';
-import { interfaceAddresses } from '#dataplane/routes/addresses.js';
+import { interfaceAddresses, interfaceIpv6Addresses } from '#dataplane/routes/addresses.js';
 import { diversionFaults } from '#dataplane/routes/divert.js';
 import { hasDefaultRoute, hasRoute } from '#dataplane/routes/routes.js';
 import { listRules } from '#dataplane/routes/routing-rules.js';
 import { addressFaults, bridgeWarnings, portFaults, portsWithNetfilter, routingBridgeFaults } from './bridge-ports.js';
-import { type NatSupport, reviewNat } from './nat.js';
-import { forwardsAny, unnamedWarnings, vlanFaults } from './unpoliced-interfaces.js';
+import { ipv6NatWarnings, type NatSupport, reviewNat } from './nat.js';
+import { forwardingFaults, forwardsAny, unnamedWarnings, vlanFaults } from './unpoliced-interfaces.js';
 
 /**
- * The input of `review`. `thirdPartyHooks` returns the hooks of the kernel that forwarded packets pass; an
- * empty list if the kernel cannot list them.
+ * The input of `review`. `thirdPartyHooks` returns the hooks of other programs that forwarded packets pass;
+ * an empty list if the kernel cannot list them.
  */
 type Looked = {
-  readonly options: Pick<DatapathOptions, 'markMask'>;
+  readonly options: Pick<DatapathOptions, 'markMask' | 'ipv6' | 'routerPorts'>;
   readonly hooks: Pick<Hooks, 'interfaces' | 'names'>;
   readonly guard: Pick<Guard, 'warnings' | 'guardsBridges'>;
   readonly thirdPartyHooks: () => readonly ThirdPartyHook[];
   readonly nat: NatSupport;
-  /** True if the datapath redirects packets to the DNS proxy or to the service plane. */
+  /**
+   * True if the datapath redirects packets to the DNS proxy or to the service plane (TLS and HTTP
+   * inspection).
+   */
   readonly diverts: boolean;
   readonly divertsDns: boolean;
 };
@@ -38,21 +42,24 @@ type Looked = {
 export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, divertsDns }: Looked): Review {
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
-  const bridged = policedPorts(policed, links);
+  const bridged = policedPorts(policed, options, links);
+  const families: readonly Family[] = options.ipv6 === 'enforce' ? ['ipv4', 'ipv6'] : ['ipv4'];
   const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
     ...alternativeNameFaults(hooks.names, policed, links),
     ...portFaults(policed, links, thirdPartyHooks(), guard.guardsBridges() ? bridged : []),
     ...vlanFaults(policed, links),
-    ...routingBridgeFaults(bridged, forwardsAny),
-    ...addressFaults(bridged),
+    ...routingBridgeFaults(bridged, families, forwardsAny),
+    ...addressFaults(bridged, families),
+    ...(families.includes('ipv6') ? forwardingFaults(policed, bridged) : []),
     ...translation.faults,
-    ...flowtableFaults(policed),
+    ...flowtableFaults(policed, flowtables(families)),
     ...(diverts ? diversionFaults(options.markMask, [...hooks.names, ...policed.map(({ name }) => name)]) : []),
   ];
   const warnings = [
+    ...(options.ipv6 === 'enforce' ? ipv6NatWarnings(nat) : []),
     ...alternativeNameWarnings(hooks.names, policed, links),
-    ...unnamedWarnings(policed, links),
+    ...unnamedWarnings(policed, links, families),
     ...xdpWarnings(policed, links),
     ...bridgeWarnings(bridged, links, diverts),
     ...(divertsDns ? unroutableLookupWarnings() : []),
@@ -60,10 +67,15 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, d
   return { faults, warnings: [...warnings, ...translation.warnings, ...guard.warnings()] };
 }
 
-export function policedPorts(policed: readonly Interface[], links: readonly Link[] = listLinks()): BridgePort[] {
+export function policedPorts(
+  policed: readonly Interface[],
+  { routerPorts }: Pick<DatapathOptions, 'routerPorts'>,
+  links: readonly Link[] = listLinks(),
+): BridgePort[] {
   if (!links.some(({ kind }) => kind === 'bridge')) return [];
-  const addresses = interfaceAddresses();
-  return bridgePortsOf(policed, links, { addressesOf: (ifindex) => addresses.get(ifindex) ?? [], hasRoute });
+  const [ipv4, ipv6] = [interfaceAddresses(), interfaceIpv6Addresses()];
+  const addressesOf = (ifindex: number) => ({ ipv4: ipv4.get(ifindex) ?? [], ipv6: ipv6.get(ifindex) ?? [] });
+  return bridgePortsOf(policed, links, routerPorts, { addressesOf, hasRoute });
 }
 
 /**
@@ -132,10 +144,7 @@ function carriersOf(policed: readonly Interface[], links: readonly Link[]): Read
  * contains a policed interface. The network card forwards the packets of its flows, and no hook of the kernel
  * sees them. A flowtable without this flag is no fault, because the ingress hook runs before it.
  */
-export function flowtableFaults(
-  policed: readonly Pick<Interface, 'name'>[],
-  found: readonly Flowtable[] = flowtables(),
-): string[] {
+export function flowtableFaults(policed: readonly Pick<Interface, 'name'>[], found: readonly Flowtable[]): string[] {
   return found.flatMap(({ family, table, name, offloads, devices }) => {
     const names = policed.flatMap((each) => (devices.includes(each.name) ? each.name : []));
     if (!offloads || names.length === 0) return [];

@@ -1,8 +1,8 @@
 import { LINE_BYTES, LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 
 /** A route for one prefix, from the routing table `main` or `local`. */
-export type Route = Prefix<number> & {
+export type Route<A extends Address = number> = Prefix<A> & {
   /**
    * True for a route of the routing table `local`. The kernel searches that table first, so its routes take
    * precedence over more specific routes of other tables.

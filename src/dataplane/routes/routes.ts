@@ -1,7 +1,9 @@
+import type { Address, Family } from '#contracts/policy/policy-model.js';
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
-import { AF_INET } from '#libc/socket-numbers.js';
+import { AF_INET, AF_INET6 } from '#libc/socket-numbers.js';
 import type { Route } from './route-lines.js';
 
+const FAMILY: Readonly<Record<Family, number>> = { ipv4: AF_INET, ipv6: AF_INET6 };
 const RTM_NEWROUTE = 24;
 const RTM_GETROUTE = 26;
 // Offsets of the fields of `struct rtmsg` and its size, in bytes.
@@ -28,19 +30,22 @@ const MAX_ROUTES = 20_000;
 const FLAG = { dead: 1, linkDown: 16, cloned: 0x200 } as const;
 
 /**
- * Returns the IPv4 routes in the routing tables `main` and `local` of this thread's network namespace.
- * Ignores routing rules. Returns null if a route depends on more than the destination address, or if there
- * are more than `MAX_ROUTES` routes. Throws `KernelFailure` if the kernel does not return all routes.
+ * Returns the routes of a family, by default of IPv4, in the routing tables `main` and `local` of this
+ * thread's network namespace. Ignores routing rules. Returns null if a route depends on more than the
+ * destination address, or if there are more than `MAX_ROUTES` routes. Throws `KernelFailure` if the kernel
+ * does not return all routes.
  */
-export function readRoutes(): Route[] | null {
+export function readRoutes(): Route[] | null;
+export function readRoutes(family: Family): Route<Address>[] | null;
+export function readRoutes(family: Family = 'ipv4'): Route<Address>[] | null {
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
     // Without strict checking, the dump would include cached exceptions for single addresses. Such an
     // exception would hide a route whose prefix begins with the same address.
     socket.checkStrictly();
     const request = new Uint8Array(HEADER.bytes);
-    request[0] = AF_INET;
-    const routes: Route[] = [];
+    request[0] = family === 'ipv4' ? AF_INET : AF_INET6;
+    const routes: Route<Address>[] = [];
     const messages = socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request);
     if (messages.length > MAX_ROUTES) return null;
     for (const message of messages) {
@@ -54,7 +59,7 @@ export function readRoutes(): Route[] | null {
         (flags & (FLAG.dead | FLAG.linkDown)) === 0 &&
         !NOT_PLAIN.some((type) => attributes.has(type));
       routes.push({
-        address: addressIn(attributes.get(RTA.destination)),
+        address: addressIn(attributes.get(RTA.destination), family),
         length: message.getUint8(HEADER.destinationBits),
         local: table === TABLE.local,
         ifindex: isPlain ? numberIn(attributes, RTA.interface) : 0,
@@ -114,12 +119,25 @@ function firstRoutes(table: number): DataView[] {
   return filtered(RTA.table, table, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request));
 }
 
-/** Returns whether any routing table has a route through the interface. */
-export function hasRoute(ifindex: number): boolean {
-  return (
-    filtered(RTA.interface, ifindex, (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request))
-      .length > 0
-  );
+/**
+ * Returns whether any routing table has a route of a family through the interface. The routes that each
+ * interface with IPv6 has do not count: those to link-local and to multicast addresses. A kernel without the
+ * family dumps the routes of the other families, which do not count either.
+ */
+export function hasRoute(ifindex: number, family: Family = 'ipv4'): boolean {
+  return filtered(
+    RTA.interface,
+    ifindex,
+    (socket, request) => socket.beginDump(RTM_GETROUTE, RTM_NEWROUTE, request),
+    family,
+  ).some((message) => message.getUint8(0) === FAMILY[family] && !isOfEachLink(message));
+}
+
+function isOfEachLink(route: DataView): boolean {
+  if (route.getUint8(0) !== AF_INET6) return false;
+  const destination = attributesIn(route, HEADER.bytes).get(RTA.destination);
+  const [first = 0, second = 0] = destination ?? [];
+  return first === 0xff || (first === 0xfe && (second & 0xc0) === 0x80);
 }
 
 /** Returns the interface indexes in an array of `struct rtnexthop`. */
@@ -136,11 +154,16 @@ function interfacesIn(nexthops: DataView): number[] {
 
 /**
  * Calls `use` with a netlink socket and the payload of a request. With this payload, the kernel dumps only
- * the IPv4 routes whose attribute has the given value.
+ * the routes of a family whose attribute has the given value.
  */
-function filtered<T>(attribute: number, value: number, use: (socket: NetlinkSocket, request: Uint8Array) => T): T {
+function filtered<T>(
+  attribute: number,
+  value: number,
+  use: (socket: NetlinkSocket, request: Uint8Array) => T,
+  family: Family = 'ipv4',
+): T {
   const request = new DataView(new ArrayBuffer(HEADER.bytes + 8));
-  request.setUint8(0, AF_INET);
+  request.setUint8(0, FAMILY[family]);
   request.setUint16(HEADER.bytes, 8, true);
   request.setUint16(HEADER.bytes + 2, attribute, true);
   request.setUint32(HEADER.bytes + 4, value, true);
@@ -160,6 +183,9 @@ function numberIn(attributes: ReadonlyMap<number, Uint8Array>, type: number): nu
   return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
 }
 
-function addressIn(bytes: Uint8Array | undefined): number {
-  return bytes === undefined ? 0 : new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
+/** Reads an address from a netlink attribute; the unspecified address if the attribute is missing. */
+function addressIn(bytes: Uint8Array | undefined, family: Family): Address {
+  const view = bytes && new DataView(bytes.buffer, bytes.byteOffset);
+  if (family === 'ipv4') return view?.getUint32(0) ?? 0;
+  return view === undefined ? 0n : (view.getBigUint64(0) << 64n) | view.getBigUint64(8);
 }

@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import type { Attachment, Counter, ForwardingNow } from '#contracts/datapath/datapath.js';
 import { COUNTER_INDEX, DROP_REASON } from '#contracts/datapath/datapath-numbers.js';
 import type { RenamedInterface } from '#contracts/datapath/renamed-interface.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import {
   type PolicedInterface,
@@ -17,6 +18,7 @@ import { mapShape, type ProgramInfo } from '#dataplane/loader/bpf-fd.js';
 import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
 import { readCounters } from '#dataplane/loader/counters.js';
 import type { Direction } from '#dataplane/loader/direction.js';
+import { IPV6_MAPS } from '#dataplane/object/loaded-object.js';
 import { mapSetsIn, type PinnedMaps } from '#dataplane/object/map-set.js';
 import { guardOf } from '#dataplane/translation/translation.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
@@ -53,6 +55,8 @@ export type DataplaneStatus = {
    * compiled policy is in force.
    */
   readonly forwarding: ForwardingNow | null;
+  /** Like `forwarding`, for IPv6; null if the datapath enforces no IPv6 policies. */
+  readonly ipv6Forwarding: ForwardingNow | null;
   /** The compiled policy in force; null if no policy was ever put in force with this pin path. */
   readonly inForce: InForce | null;
   /**
@@ -90,7 +94,8 @@ type InForce = {
   readonly layout: number;
 };
 type MapStatus = {
-  readonly name: MapName;
+  /** The name of the pin in its set: `ipv6/flows` is the map `flows` of the BPF object of IPv6. */
+  readonly name: string;
   readonly id: number;
   /** Name of the map type as in `enum bpf_map_type` of the kernel, in lower case. */
   readonly type: string;
@@ -140,6 +145,8 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
     const owner = existsSync(pinPath) ? (lockHolder(pinPath) ?? null) : null;
     const names = hooks.map(({ interface: { name } }) => name);
     const expected = configured && { ...configured, guard: guardOf(configured, pins) };
+    const forwardingNow = (family: Family): ForwardingNow | null =>
+      inForce === undefined ? null : forwardingOf(family, inForce, hooks, owner !== null, expected);
     return {
       pinPath,
       owner,
@@ -159,9 +166,10 @@ export function dataplaneStatus({ pinPath, configured }: StatusOptions): Datapla
       renamed,
       guardStands: expected?.guard.stands() ?? null,
       inForce: inForce === undefined ? null : policyIn(inForce),
-      forwarding: inForce === undefined ? null : forwardingOf(inForce, hooks, owner !== null, expected),
+      forwarding: forwardingNow('ipv4'),
+      ipv6Forwarding: inForce?.ipv6.has('ways') === true ? forwardingNow('ipv6') : null,
       sets: sets.map(({ folder }) => folder),
-      maps: inForce === undefined ? [] : mapsOf(inForce),
+      maps: inForce === undefined ? [] : [...mapsOf(inForce), ...ipv6MapsOf(inForce)],
       sweep: inForce === undefined ? null : sweepOf(inForce),
       counters:
         inForce === undefined
@@ -210,19 +218,33 @@ function policyIn(set: PinnedMaps): InForce | null {
 
 function mapsOf(set: PinnedMaps): MapStatus[] {
   const lines = set.inspect((slots) => slots.sizeInForce().lines);
-  const sweep = sweepOf(set);
-  const entries: Partial<Record<MapName, number | null>> = { program: lines, flows: sweep?.flows ?? null };
-  return MAPS.filter((name) => set.has(name)).map((name) => {
-    const { maxEntries, type } = mapShape(set.fd(name));
-    return {
-      name,
-      id: set.id(name),
-      type: MAP_TYPES[type] ?? `${type}`,
-      entries: entries[name] ?? null,
-      capacity: name === 'program' ? set.slotLines() : HALF_CAPACITY_MAPS.has(name) ? maxEntries / 2 : maxEntries,
-      bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
-    };
-  });
+  return statusOf(set, MAPS, { program: lines, flows: sweepOf(set)?.flows ?? null });
+}
+
+function ipv6MapsOf({ ipv6 }: PinnedMaps): MapStatus[] {
+  const maps = statusOf(ipv6, IPV6_MAPS, { flows: sweepOf(ipv6)?.flows ?? null });
+  return maps.map((map) => ({ ...map, name: `ipv6/${map.name}` }));
+}
+
+/** Returns the status. `entries`: the number of used entries, for the maps whose entries Weir counts. */
+function statusOf(
+  set: PinnedMaps,
+  names: readonly MapName[],
+  entries: Partial<Record<MapName, number | null>>,
+): MapStatus[] {
+  return names
+    .filter((name) => set.has(name))
+    .map((name) => {
+      const { maxEntries, type } = mapShape(set.fd(name));
+      return {
+        name,
+        id: set.id(name),
+        type: MAP_TYPES[type] ?? `${type}`,
+        entries: entries[name] ?? null,
+        capacity: name === 'program' ? set.slotLines() : HALF_CAPACITY_MAPS.has(name) ? maxEntries / 2 : maxEntries,
+        bytes: Number(/^memlock:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${set.fd(name)}`, 'utf8'))?.[1] ?? 0),
+      };
+    });
 }
 
 function sweepOf(set: PinnedMaps): Sweep | null {

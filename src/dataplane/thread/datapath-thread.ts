@@ -69,7 +69,7 @@ class DatapathThread implements BegunDatapath {
   #resolveFound: (inForce: Adoption['inForce']) => void = () => {};
   /** The results of `begin` that no call of `open` has returned yet. */
   #begun: { readonly probed: ReturnType<Datapath['probe']>; readonly opened: ReturnType<Datapath['open']> } | undefined;
-  /** The event source of the thread, while no consumer has called `onEventSource`. */
+  /** The event source of the thread, until a consumer calls `onEventSource`. */
   #unclaimedSource: EventSource | undefined;
 
   constructor(options: DatapathOptions) {
@@ -100,7 +100,8 @@ class DatapathThread implements BegunDatapath {
   attach = (): ReturnType<Datapath['attach']> => this.#running().request('attach', []);
   review = (): ReturnType<Datapath['review']> => this.#running().request('review', []);
   flip: Datapath['flip'] = (standing) => this.#running().request('flip', [standing]);
-  // A confirmation must not start a thread: without an open datapath, there is no base.
+  // Do not start a thread for a confirmation: while no datapath is open, the kernel keeps no base (last
+  // confirmed policy) for this process.
   confirm: Datapath['confirm'] = async (generation) => this.#thread?.request('confirm', [generation]);
   unstage = (): ReturnType<Datapath['unstage']> => this.#running().request('unstage', []);
   stats = (): ReturnType<Datapath['stats']> => this.#running().request('stats', []);
@@ -115,7 +116,7 @@ class DatapathThread implements BegunDatapath {
   replaceMembers: Datapath['replaceMembers'] = async (list) => this.#started().request('replaceMembers', [list]);
   revoke: Datapath['revoke'] = (grants) => this.#running().request('revoke', [grants]);
   spliceOffload: Datapath['spliceOffload'] = () => this.#running().request('spliceOffload', []);
-  prove: Datapath['prove'] = (sample) => this.#running().request('prove', [sample]);
+  prove: Datapath['prove'] = (samples) => this.#running().request('prove', [samples]);
   stage: Datapath['stage'] = (...given) => this.#running().request('stage', given);
   hits: Datapath['hits'] = (query) => this.#running().request('hits', [query]);
   groupTraffic: Datapath['groupTraffic'] = () => this.#running().request('groupTraffic', []);

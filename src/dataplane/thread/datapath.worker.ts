@@ -1,5 +1,5 @@
 import { type MessagePort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { f64At, u32At } from '#arrays/read.js';
+import { f64At, itemAt } from '#arrays/read.js';
 import type { Adoption, Attachment, Missing } from '#contracts/datapath/datapath.js';
 import type {
   GrantAnswer,
@@ -114,7 +114,7 @@ function grantFor(grantor: MessagePort, { id, patterns, addresses, expiriesNs }:
   try {
     const grants = patterns.map((pattern, row) => ({
       pattern,
-      addresses: [u32At(addresses, row)],
+      addresses: [itemAt(addresses, row)],
       expiresAtNs: BigInt(Math.floor(f64At(expiriesNs, row))),
     }));
     ({ refused } = datapath.grant(grants));
@@ -177,7 +177,7 @@ parent.serve(
     police,
     review: () => datapath.review(),
     stage: (program, generation, standing) => datapath.stage(program, generation, standing),
-    prove: (sample) => datapath.prove(sample),
+    prove: (samples) => datapath.prove(samples),
     flip: (standing) => datapath.flip(standing),
     unstage: () => datapath.unstage(),
     grant: (grants) => datapath.grant(grants),

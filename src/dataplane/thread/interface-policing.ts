@@ -12,15 +12,18 @@ import type { KernelChanges } from './kernel-changes.js';
 import { type KernelParts, programIds } from './kernel-parts.js';
 import type { OpenDatapath } from './open-datapath.js';
 
-/** `name`: the name by which the interface is policed. */
+/** An interface to which the hooks could not be attached. `name`: its name in the configuration. */
 type FailedInterface = { readonly name: string; readonly error: Error };
 
-/** Puts the BPF programs of an open datapath on the hooks of the policed interfaces, and makes the guard. */
+/**
+ * Puts the BPF programs of an open datapath on the hooks of the policed interfaces, and makes the guard
+ * (nftables rules of Weir).
+ */
 export class InterfacePolicing {
   constructor(
     private readonly kernel: KernelParts,
     private readonly changes: KernelChanges,
-    private readonly options: Pick<DatapathOptions, 'markMask' | 'passWithoutPolicy'>,
+    private readonly options: Pick<DatapathOptions, 'markMask' | 'passWithoutPolicy' | 'routerPorts'>,
   ) {}
 
   /** Attaches the policed interfaces. Throws if an interface with one of these names cannot be attached. */
@@ -41,7 +44,7 @@ export class InterfacePolicing {
     if (!isOpen) guard.make();
     if (this.changes.diverts) makeDiversion(this.options.markMask);
     else removeDiversion();
-    writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed));
+    writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed, this.options));
     const { attachments, failures } = this.#putOnHooks(open, policed);
     if (isOpen) guard.make();
     hooks.prune();
@@ -96,7 +99,7 @@ export class InterfacePolicing {
   }
 
   #attachNamed(open: OpenDatapath, required: readonly string[]): Attachment[] {
-    // `look` must not report the interfaces of this change as appeared or vanished.
+    // Record the interfaces of this change, so that `look` does not report them as appeared or vanished.
     this.changes.attached(this.kernel.hooks.interfaces().policed);
     return this.attach(open, required);
   }
@@ -137,8 +140,8 @@ export class InterfacePolicing {
       try {
         attachments.push(hooks.attach(found, fds));
       } catch (error) {
-        // Continue with the other interfaces. The guard drops forwarded packets from the interface whose
-        // hook could not be attached.
+        // Continue with the other interfaces. The guard (nftables rules of Weir) drops forwarded packets from
+        // the interface whose hook could not be attached.
         if (hooks.isThere(found)) failures.push({ name: found.renamedFrom ?? found.name, error: error as Error });
       }
     }
@@ -162,8 +165,9 @@ export class InterfacePolicing {
   }
 
   /**
-   * Makes the guard accept only the mark bit of this process. May be called only when no BPF program of an
-   * earlier process is attached any more, because such a program may set another mark bit.
+   * Makes the guard (nftables rules of Weir) accept only the mark bit of this process. May be called only
+   * when no BPF program of an earlier process is attached any more, because such a program may set another
+   * mark bit.
    */
   #guardOwnOnly(): void {
     this.kernel.guard.acceptOwnOnly();

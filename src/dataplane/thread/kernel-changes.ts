@@ -22,12 +22,15 @@ export class KernelChanges {
     private readonly options: DatapathOptions,
   ) {}
 
-  /** Keeps changes that another part has found, until the next call of `look`. */
+  /** Stores changes that another part of the thread has found, until the next call of `look` returns them. */
   add(changes: readonly DatapathChange[]): void {
     append(this.#unreported, changes);
   }
 
-  /** Whether the datapath redirects some packets to the DNS proxy or to the service plane. */
+  /**
+   * Whether the datapath redirects some packets to the DNS proxy or to the service plane (TLS and HTTP
+   * inspection).
+   */
   get diverts(): boolean {
     return this.options.divertDns === true || this.options.servicePlane != null;
   }
@@ -63,7 +66,7 @@ export class KernelChanges {
   #review(): Review {
     const { hooks, guard, forwarding, translation, objectOptions } = this.kernel;
     return review({
-      options: { markMask: this.options.markMask },
+      options: this.options,
       hooks,
       guard,
       thirdPartyHooks: () => forwarding.thirdPartyHooks(),
@@ -98,7 +101,7 @@ export class KernelChanges {
   /** Reviews the configuration, and tells the datapath which interfaces are bridge ports now. */
   #lookAtReview({ loaded }: Upgrade): void {
     try {
-      writePorts(loaded.object.mapFd('ports'), policedPorts(this.kernel.hooks.interfaces().policed));
+      writePorts(loaded.object.mapFd('ports'), policedPorts(this.kernel.hooks.interfaces().policed, this.options));
       this.add(this.#watcher.changesOfReview(this.#review()));
     } catch (error) {
       // The kernel's lists changed during each attempt to read them, so there is no result now. The next

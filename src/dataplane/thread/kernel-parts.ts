@@ -76,6 +76,7 @@ function objectOptions(options: DatapathOptions): FixedOptions {
     markMask: options.markMask,
     reversePath: options.reversePath,
     passIpv6: options.ipv6 === 'pass',
+    enforcesIpv6: options.ipv6 === 'enforce',
     passNonIpv4: options.nonIpv4 === 'pass',
     passWithoutPolicy: options.passWithoutPolicy,
     classifyAll: false,

@@ -27,10 +27,11 @@ import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { DestinationTranslation } from '#contracts/datapath/translation.js';
 import { STORED, type Standing } from '#contracts/datapath/unconfirmed.js';
 import type { Arrival } from '#contracts/policy/explain-facts.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import { type Address, isOfIpv4, type Packet } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { Proof, ProofSample } from '#contracts/policy/proof-types.js';
+import type { Proof, ProofSamples } from '#contracts/policy/proof-types.js';
 import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
+import type { Slots } from '#dataplane/activate/slots.js';
 import { notEthernet } from '#dataplane/attach/interface-hooks.js';
 import { isEthernet } from '#dataplane/attach/interfaces/interfaces.js';
 import { renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
@@ -56,6 +57,7 @@ import { KernelChanges } from './kernel-changes.js';
 import { type KernelParts, kernelParts } from './kernel-parts.js';
 import type { MemberChanges } from './member-changes.js';
 import { OpenDatapath } from './open-datapath.js';
+import { mismatchOf, proofBy } from './proof.js';
 import { flipProgram, stageProgram } from './staging.js';
 
 /** Implements the operations of `Datapath` in the calling thread. Each call may block. */
@@ -76,7 +78,7 @@ export class LocalDatapath {
 
   /**
    * Long-running methods call this function between their steps. The datapath thread replaces it by a
-   * function that serves urgent requests, such as grants.
+   * function that serves urgent requests, such as grants (permissions for addresses that DNS resolved).
    */
   yieldToRequests: () => void = () => {};
 
@@ -92,7 +94,10 @@ export class LocalDatapath {
    */
   announce: (placed: FlippedRuleNames) => void = () => {};
 
-  /** `descriptors` gets the descriptors that another thread must close if this thread dies. */
+  /**
+   * Creates the datapath. `descriptors` receives the file descriptors that the parent thread must close if
+   * this thread dies.
+   */
   constructor(options: DatapathOptions, descriptors = new Descriptors()) {
     this.#options = options;
     this.#kernel = kernelParts(options, descriptors);
@@ -110,7 +115,7 @@ export class LocalDatapath {
     const missing = this.probe();
     if (missing.length > 0) return { missing, faults: [], warnings: [] };
     const { objectOptions, forwarding, hooks, pins } = this.#kernel;
-    const refused = refusalOf(objectOptions, forwarding.translates());
+    const refused = refusalOf(objectOptions, forwarding.translates('ipv4'));
     if (refused !== null) {
       const sentence = `The kernel refuses the programs of the datapath: ${refused}.`;
       return { missing: [{ what: 'programs', sentence }], faults: [], warnings: [] };
@@ -146,7 +151,7 @@ export class LocalDatapath {
       refuseOtherNodes(pins.path, hooks.interfaces().policed, hooks.attachedPrograms());
       guard.acceptEarlier();
       // With another mark mask, the programs on the hooks do not recognize the packets of this process's
-      // service plane.
+      // service plane (TLS and HTTP inspection).
       this.found(guard.hasThisMask() ? inForceAt(pins.path) : null);
       translation.adopt();
       upgrade = this.#createUpgrade();
@@ -158,6 +163,7 @@ export class LocalDatapath {
       throw error;
     }
     const { loaded, adopted } = upgrade;
+    if (upgrade.lacksIpv6Flows) this.#beginPickup(loaded.slots);
     loaded.slots.setEventsWanted(this.#eventsWanted);
     forwarding.begin(loaded.slots);
     loaded.routes.look();
@@ -225,16 +231,16 @@ export class LocalDatapath {
     return { lines: image.lines, capacityLines: options.slotLines };
   }
 
-  prove(sample: ProofSample): Proof {
-    const { slots, prover } = this.#opened().loaded;
-    if (!slots.staged) throw new Error('nothing is staged');
-    const mismatch = prover.mismatch(sample, slots.filledSlot, this.yieldToRequests);
+  prove(samples: ProofSamples): Proof {
+    const { loaded } = this.#opened();
+    const { slots } = loaded;
+    if (!slots.staged) throw new Error('no compiled policy is staged: call `stage` first');
+    const mismatch = mismatchOf(loaded, samples, this.yieldToRequests);
     if (mismatch !== null) {
       slots.unstage();
       throw new ProofFailed(mismatch);
     }
-    const { classes, complete, expected } = sample;
-    return { classes, checked: expected.length, complete };
+    return proofBy(samples);
   }
 
   flip({ unconfirmed }: Standing = STORED): Flipped {
@@ -242,9 +248,7 @@ export class LocalDatapath {
     const { upgrade, trafficStatistics } = open;
     const { slots, grants, members } = upgrade.loaded;
     const isTakeover = upgrade.awaitsFlip;
-    if (slots.epoch === 0 && !isTakeover) {
-      slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
-    }
+    if (slots.epoch === 0 && !isTakeover) this.#beginPickup(slots);
     const { staged } = trafficStatistics.ruleNameHistory;
     if (unconfirmed === null) trafficStatistics.ruleNameHistory.forgetBase();
     else trafficStatistics.ruleNameHistory.keepBase();
@@ -256,6 +260,11 @@ export class LocalDatapath {
     return flipped;
   }
 
+  /** Begins the time in which a TCP packet without SYN can open a flow. The policy decides it like a SYN. */
+  #beginPickup(slots: Slots): void {
+    slots.setPickupUntil(process.hrtime.bigint() + BigInt(this.#options.pickupMs) * 1_000_000n);
+  }
+
   /** See `Datapath.confirm`. */
   confirm(generation: number): void {
     const { slots } = this.#opened().loaded;
@@ -263,7 +272,10 @@ export class LocalDatapath {
     if (base?.generation === generation && !base.hasReverted) slots.releaseBase();
   }
 
-  /** Before a policy is staged: reverts to the base of an unconfirmed policy, removes it, or requires it. */
+  /**
+   * Must be called before a policy is staged. Depending on the policy, reverts to the base (last confirmed
+   * policy), removes it, or throws if it is missing.
+   */
   #settleBase(open: OpenDatapath, generation: number, { isStored, unconfirmed }: Standing): void {
     const { slots } = open.loaded;
     if (isStored && unconfirmed !== null) slots.requireBase(unconfirmed);
@@ -315,7 +327,7 @@ export class LocalDatapath {
 
   async flows(query: FlowQuery): Promise<FlowPage> {
     const page = await this.#opened().trafficStatistics.flows(query, this.#options.timeoutsMs);
-    return this.#open?.loaded.slots.translates === true ? withTranslations(page) : page;
+    return this.#open?.loaded.slots.translates('ipv4') === true ? withTranslations(page) : page;
   }
 
   cutFlows(query: FlowQuery): Promise<FlowsCut> {
@@ -339,7 +351,7 @@ export class LocalDatapath {
    * Returns the texts of the hostname patterns for which an address has a grant; null if the datapath is not
    * open. If `expiredToo` is true, expired grants that are still stored count too.
    */
-  grantedFor(address: number, expiredToo: boolean): readonly string[] | null {
+  grantedFor(address: Address, expiredToo: boolean): readonly string[] | null {
     return this.#open?.loaded.grants.patternsOf(address, expiredToo ? 0n : process.hrtime.bigint()) ?? null;
   }
 
@@ -348,12 +360,12 @@ export class LocalDatapath {
     return spliceOffloadOf(loaded, lent);
   }
 
-  arrival(source: number): Arrival {
+  arrival(source: Address): Arrival {
     return arrivalOf(source, this.#kernel.hooks.interfaces().policed);
   }
 
-  destinationTranslation(packet: Packet<number>): DestinationTranslation | null {
-    if (!this.#opened().loaded.slots.translates) return null;
+  destinationTranslation(packet: Packet): DestinationTranslation | null {
+    if (!this.#opened().loaded.slots.translates('ipv4') || !isOfIpv4(packet)) return null;
     return destinationTranslationOf(packet, this.#options.translated);
   }
 

@@ -20,11 +20,11 @@ export class OpenDatapath {
     readonly upgrade: Upgrade,
     private readonly groupCounters: GroupCounters | undefined,
   ) {
-    const { object, slots } = upgrade.loaded;
-    this.lent = new LentObjects(object);
+    const { loaded } = upgrade;
+    this.lent = new LentObjects(loaded.object);
     try {
       this.#flowRenewal = new FlowRenewal(() => this.loaded.object);
-      this.#trafficStatistics = new TrafficStatistics(object, slots, undefined, groupCounters);
+      this.#trafficStatistics = new TrafficStatistics(loaded, undefined, groupCounters);
     } catch (failure) {
       this.lent.close();
       throw failure;
@@ -51,11 +51,10 @@ export class OpenDatapath {
   }
 
   #renewTrafficStatistics(): void {
-    const { object, slots } = this.loaded;
     const replaced = this.#trafficStatistics;
     replaced.collectGroups();
     replaced.close();
-    this.#trafficStatistics = new TrafficStatistics(object, slots, replaced.ruleNameHistory, this.groupCounters);
+    this.#trafficStatistics = new TrafficStatistics(this.loaded, replaced.ruleNameHistory, this.groupCounters);
   }
 
   close(): void {

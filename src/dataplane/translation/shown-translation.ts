@@ -1,9 +1,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { mask } from '#addresses/ip-address.js';
 import type { FlowPage, LiveFlow } from '#contracts/datapath/datapath.js';
 import type { DestinationTranslation, End } from '#contracts/datapath/translation.js';
 import { type Packet, PORT_PROTOCOLS, type Prefix } from '#contracts/policy/policy-model.js';
-import { FLOW_KEY_OFFSETS, icmpQueryOf } from '#dataplane/abi/flow.js';
-import { mask } from '#policy/model/ip-address.js';
+import { FLOW_KEY_OFFSETS, FLOW_LAYOUTS, icmpQueryOf } from '#dataplane/abi/flow.js';
 import { Conntrack, type Tuple } from './conntrack.js';
 
 /** Number of flows that are looked up between two turns of the event loop; this takes about 7 ms. */
@@ -14,7 +14,8 @@ export async function withTranslations(page: FlowPage): Promise<FlowPage> {
   const conntrack = new Conntrack();
   try {
     for (const flow of page.items) {
-      items.push({ ...flow, translation: conntrack.translationOf(tupleOf(flow)) });
+      const tuple = tupleOf(flow);
+      items.push(tuple === null ? flow : { ...flow, translation: conntrack.translationOf(tuple) });
       if (items.length % PART === 0) await nextTurn();
     }
   } finally {
@@ -46,8 +47,10 @@ export function destinationTranslationOf(
   }
 }
 
-function tupleOf({ key, source, destination, protocol, ports, icmpId }: LiveFlow): Tuple {
+/** Returns null for a flow of IPv6, which the node does not translate. */
+function tupleOf({ key, source, destination, protocol, ports, icmpId }: LiveFlow): Tuple | null {
+  if (typeof source === 'bigint' || typeof destination === 'bigint') return null;
   const end = (address: number, side: 0 | 1): End => ({ address, port: ports?.[side] ?? icmpId ?? 0 });
-  const icmpType = icmpQueryOf(key[FLOW_KEY_OFFSETS.kind] ?? 0);
+  const icmpType = icmpQueryOf(key[FLOW_KEY_OFFSETS.kind] ?? 0, FLOW_LAYOUTS.ipv4);
   return { protocol, source: end(source, 0), destination: end(destination, 1), icmpType };
 }

@@ -1,4 +1,5 @@
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { natBit } from '#dataplane/abi/settings.js';
 import { listInterfaces } from '#dataplane/attach/interfaces/interfaces.js';
 import { policedAmong, readPolicedNames, renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
@@ -25,12 +26,14 @@ export function guardOf(options: ConstructorParameters<typeof Guard>[0], pins: P
   return guard;
 }
 
-/** A datapath that takes over from an earlier one until it puts its first policy in force. See `Upgrade`. */
+/**
+ * A datapath that takes over from an earlier one until it puts its first policy in force. See `Upgrade`.
+ */
 type Taking = { readonly awaitsFlip: boolean; readonly loaded: LoadedObject };
 
 /** Finds the NAT rules and the netfilter programs of the node. `Forwarding` implements it. */
 type NetfilterHooks = {
-  translates(): boolean;
+  translates(family: Family): boolean;
   netfilterPrograms(): readonly number[] | undefined;
 };
 
@@ -47,7 +50,9 @@ export class Translation {
   readonly #guard: Guard;
   readonly #judge: ForwardJudge;
   readonly #netfilter: NetfilterHooks;
-  /** Why the kernel has refused the forward judge (a netfilter program), and when to try again to load it. */
+  /**
+   * Why the kernel has refused the forward judge (a netfilter program), and when to try again to load it.
+   */
   #refused: { readonly reason: string; readonly untilMs: number } | null = null;
 
   constructor(options: Options, guard: Guard, pins: Pins, netfilter: NetfilterHooks) {
@@ -58,10 +63,10 @@ export class Translation {
   }
 
   /**
-   * Makes the guard pass packets to the forward judge (a netfilter program) if an earlier process has
-   * attached one. Must be called before the guard is made. If the earlier process had another mark mask, its
-   * forward judge does not know the mark bits of this process, and would accept each packet. The guard then
-   * drops such packets until `follow`.
+   * Makes the guard (nftables rules of Weir) pass packets to the forward judge (a netfilter program) if an
+   * earlier process has attached one. Must be called before the guard is made. If the earlier process had
+   * another mark mask, its forward judge does not know the mark bits of this process, and would accept each
+   * packet. The guard then drops such packets until `follow`.
    */
   adopt(): void {
     const judges = this.#judge.programs().length > 0;
@@ -78,28 +83,39 @@ export class Translation {
   await({ judgeFd, slots }: LoadedObject): void {
     const translates = this.#judge.programs().length > 0;
     if (translates) judgeFd();
-    slots.setTranslates(translates);
+    slots.setTranslates('ipv4', translates);
   }
 
   /**
    * Switches the decision by real ends (client before SNAT, server after DNAT) on or off, for a datapath
    * whose programs are on the hooks. Without netfilter programs, or if the kernel refuses the forward judge,
-   * the guard drops the packets that only the forward judge could decide.
+   * the guard (nftables rules of Weir) drops the packets that only the forward judge could decide.
    */
   follow({ awaitsFlip, loaded }: Taking): void {
     if (awaitsFlip) this.await(loaded);
     else if (this.#isWanted(loaded)) this.#begin(loaded);
     else this.#end(loaded);
+    this.#followIpv6(loaded);
+  }
+
+  /**
+   * Switches the search in conntrack for packets of IPv6 on or off. The forward judge is for IPv4, so that
+   * the guard drops IPv6 packets whose translation the ingress hook does not know.
+   */
+  #followIpv6({ slots, options }: LoadedObject): void {
+    const isWanted = options.readsConntrack === true && this.#netfilter.translates('ipv6') && this.#conflict === null;
+    if (slots.translates('ipv6') !== isWanted) slots.setTranslates('ipv6', isWanted);
   }
 
   /** Like `follow`, but does nothing unless NAT rules have appeared or vanished. */
   followRules(datapath: Taking): void {
     const { loaded } = datapath;
-    if (loaded.slots.translates !== this.#isWanted(loaded)) this.follow(datapath);
+    if (loaded.slots.translates('ipv4') !== this.#isWanted(loaded)) this.follow(datapath);
+    else this.#followIpv6(loaded);
   }
 
   #isWanted({ options }: LoadedObject): boolean {
-    return this.#netfilter.translates() && this.#obstacle(options) === null;
+    return this.#netfilter.translates('ipv4') && this.#obstacle(options) === null;
   }
 
   #begin(loaded: LoadedObject): void {
@@ -116,12 +132,12 @@ export class Translation {
       }
     }
     this.#changeGuard(loaded.options.judges === true, this.#inspects);
-    loaded.slots.setTranslates(true);
+    loaded.slots.setTranslates('ipv4', true);
   }
 
   /** Returns whether the forward judge (netfilter program) of `loaded` is attached, or need not be. */
   stands({ judgeFd, slots, options }: LoadedObject): boolean {
-    if (!slots.translates || options.judges !== true) return true;
+    if (!slots.translates('ipv4') || options.judges !== true) return true;
     return this.#judge.programs().includes(programId(judgeFd()));
   }
 
@@ -131,12 +147,13 @@ export class Translation {
    * connections there. Otherwise null.
    */
   judgesOf({ slots, options }: LoadedObject): readonly number[] | null {
-    return slots.translates && options.keepMs != null ? this.#judge.programs() : null;
+    return slots.translates('ipv4') && options.keepMs != null ? this.#judge.programs() : null;
   }
 
   support(options: Pick<ObjectOptions, 'judges' | 'readsConntrack'>): NatSupport {
     const noSearch = options.readsConntrack === true ? null : noSearchReason();
-    return { obstacle: this.#obstacle(options), judges: options.judges === true, noSearch };
+    const obstacle = this.#obstacle(options);
+    return { obstacle, judges: options.judges === true, noSearch, ipv6Obstacle: noSearch ?? this.#conflict };
   }
 
   /**
@@ -147,18 +164,26 @@ export class Translation {
   #obstacle({ readsConntrack, judges }: Pick<ObjectOptions, 'readsConntrack' | 'judges'>): string | null {
     if (readsConntrack !== true && (judges !== true || this.#inspects)) return noSearchReason();
     if (this.#refused !== null && performance.now() < this.#refused.untilMs) return this.#refused.reason;
+    return this.#conflict;
+  }
+
+  /** The setting with which the datapath decides no translated flows by their real ends; null if none. */
+  get #conflict(): string | null {
     if (natBit(this.#options.markMask) === 0) return 'dataplane.mark_mask has less than four bits';
     if (this.#options.policeLocal) return 'dataplane.police_local is set';
     return this.#options.forwarding === 'direct' ? 'dataplane.forwarding is direct' : null;
   }
 
   #end({ slots }: LoadedObject): void {
-    slots.setTranslates(false);
+    slots.setTranslates('ipv4', false);
     this.#changeGuard(false, false);
     this.#judge.remove();
   }
 
-  /** Whether connections to servers start at the node, because the service plane makes them. */
+  /**
+   * Whether connections to servers start at the node, because the service plane (TLS and HTTP inspection)
+   * makes them.
+   */
   get #inspects(): boolean {
     return this.#options.servicePlane != null;
   }
@@ -177,7 +202,7 @@ export class Translation {
   }
 }
 
-/** Returns why BPF programs cannot search conntrack, if they cannot. */
+/** Returns the reason why BPF programs cannot search conntrack. Called only if they cannot. */
 function noSearchReason(): string {
   return lacksModuleBtf()
     ? 'nf_conntrack is a kernel module, and only a process with CAP_SYS_ADMIN can use its functions'

@@ -3,7 +3,6 @@ import type { BpfObject } from '#dataplane/loader/bpf-object.js';
 import { DIRECTIONS, type Direction } from '#dataplane/loader/direction.js';
 import type { PinnedMaps } from '#dataplane/object/map-set.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
-import { check } from '#libc/libc.js';
 
 /** The index of each direction in the map `predecessors`, as in `enum predecessor` of the BPF code. */
 const AT: Record<Direction, number> = { ingress: 0, egress: 1 };
@@ -17,8 +16,7 @@ export function fillPredecessors(object: BpfObject, inForce: PinnedMaps): void {
     const fd = inForce.openProgram(direction);
     if (fd === undefined) continue;
     try {
-      const result = libbpf().bpf_map_update_elem(object.mapFd('predecessors'), u32(AT[direction]), u32(fd), 0);
-      check('name the predecessor', result);
+      object.setProgram('predecessors', AT[direction], fd);
     } finally {
       closeFd(fd);
     }

@@ -4,12 +4,15 @@ import { SLOT_COUNT } from '#dataplane/abi/active-word.js';
 import { type BpfObject, MAPS, type MapDescription, type MapName } from '#dataplane/loader/bpf-object.js';
 import { smallestCapacity } from '#dataplane/object/capacity.js';
 import {
+  describeIpv6Maps,
   describeMaps,
+  IPV6_MAPS,
   type LoadedObject,
   loadObject,
   loadPrograms,
   mapsOf,
   type ObjectOptions,
+  SHARED_BY_LOADS,
 } from '#dataplane/object/loaded-object.js';
 import {
   mapSetsIn,
@@ -44,15 +47,23 @@ export type Inheritance = {
   readonly superfluous: readonly PinnedMaps[];
 };
 
-const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set(['active', 'revert', 'predecessors', 'layouts']);
+const NEVER_SHARED_MAPS: ReadonlySet<MapName> = new Set([
+  'active',
+  'revert',
+  'predecessors',
+  'ipv6_programs',
+  'layouts',
+]);
 const POLICY_MAPS: readonly MapName[] = ['program', 'rank_hits', 'hits', 'patterns'];
-/** The maps with what the policy in slot 2 has in `patterns` and `member_sets` for the other slots. */
+/**
+ * The maps with the data of program slot 2 that `patterns` and `member_sets` contain for the other two slots.
+ */
 const THIRD_MAPS: readonly MapName[] = ['third_names', 'third_indexes'];
 const FLOW_MAPS: readonly MapName[] = ['flows', 'tallies', 'flow_tags', 'ways', 'vitals', 'flow_shares'];
 const MEMBER_MAPS: readonly MapName[] = ['members', 'member_sets'];
 /**
- * If the earlier and the new datapath share these two maps during a takeover, one store grants a learned
- * address in both.
+ * If both datapaths share these two maps during an upgrade, an address that is learned from DNS is allowed in
+ * both at once.
  */
 const GRANT_MAPS: readonly MapName[] = ['grants', 'patterns'];
 
@@ -74,7 +85,7 @@ export function prepareSuccessor(
   const options = { ...fixed, ...(inForce?.capacity() ?? smallestCapacity(programCapacity)) };
   const wanted = describeMaps(options, MAPS);
   const adopted = adoptable(sets, inForce, wanted);
-  const reused = adopted === undefined ? shared(inForce, wanted) : fdsOf(adopted, MAPS);
+  const reused = adopted === undefined ? shared(inForce, wanted) : fdsOf(adopted, SHARED_BY_LOADS);
   const earlier = adopted === inForce ? undefined : inForce;
   const predecessors = sets
     .filter((set) => set !== adopted && set.word() !== 0 && set.id('active') !== adopted?.id('active'))
@@ -85,6 +96,7 @@ export function prepareSuccessor(
       maps: reused,
       word: earlier?.word() ?? 0,
       deadline: earlier?.deadline() ?? null,
+      ipv6Maps: options.enforcesIpv6 === true ? reusedIpv6Maps(options, { adopted, inForce, reused }) : new Map(),
     },
   );
   let handover: BpfObject | undefined;
@@ -93,7 +105,7 @@ export function prepareSuccessor(
       handover = loadHandover(loaded);
       fillPredecessors(loaded.object, inForce);
     }
-    const set = adopted ?? pinMaps(pinnedOf(loaded.object, handover ?? loaded.object), pinPath);
+    const set = adopted ?? pinMaps(pinnedOf(loaded, handover ?? loaded.object), pinPath);
     const superfluous = sets.filter((other) => other !== adopted && !predecessors.includes(other));
     return { loaded, set, handover, isNew: adopted === undefined, inForce, predecessors, superfluous };
   } catch (error) {
@@ -104,8 +116,9 @@ export function prepareSuccessor(
 }
 
 /**
- * Loads the handover programs for a takeover: the same BPF programs of the hooks, with the same maps, but
- * with the setting `handsOver`. With this setting, they hand packets to the programs of the earlier datapath.
+ * Loads the handover (takeover by a new process) programs for a takeover: the same BPF programs of the hooks,
+ * with the same maps, but with the setting `handsOver`. With this setting, they hand packets to the programs
+ * of the earlier datapath.
  */
 export function loadHandover({ object, options }: LoadedObject): BpfObject {
   return loadPrograms({ ...options, handsOver: true }, mapsOf(object, MAPS), ['weir_ingress', 'weir_egress']);
@@ -127,6 +140,33 @@ function adoptable(
       (set.word() === 0 || isOfThisLayout(set)) &&
       MAPS.every((name) => isAsWanted(set, name, wanted)),
   );
+}
+
+/**
+ * Returns the maps that the object of IPv6 uses: those in the folder `adopted`, if their layouts and sizes
+ * are those that it needs. If one of them is missing or has others, the flow table of IPv6 is new. The map
+ * `grants` is used apart from the rest, also of a datapath `inForce` whose pattern numbers `reused` has.
+ */
+function reusedIpv6Maps(
+  options: ObjectOptions,
+  {
+    adopted,
+    inForce,
+    reused,
+  }: {
+    readonly adopted: PinnedMaps | undefined;
+    readonly inForce: PinnedMaps | undefined;
+    readonly reused: ReadonlyMap<MapName, number>;
+  },
+): Map<MapName, number> {
+  const earlier = (adopted ?? inForce)?.ipv6;
+  if (earlier === undefined) return new Map();
+  const wanted = describeIpv6Maps(options);
+  const isUsable = (name: MapName): boolean => isAsWanted(earlier, name, wanted);
+  const others = IPV6_MAPS.filter((name) => name !== 'grants');
+  const keepsOthers = adopted !== undefined && others.every((name) => earlier.has(name)) && others.every(isUsable);
+  const keepsGrants = reused.has('patterns') && isUsable('grants');
+  return fdsOf(earlier, [...(keepsOthers ? others : []), ...(keepsGrants ? (['grants'] as const) : [])]);
 }
 
 /** Returns the file descriptors of those maps in force that the new datapath can share, by map name. */

@@ -16,12 +16,21 @@
 
 import type { Enforced } from '#contracts/datapath/datapath.js';
 import type { KeptBase } from '#contracts/datapath/unconfirmed.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { mapId, mapShape } from '#dataplane/loader/bpf-fd.js';
-import type { BpfObject } from '#dataplane/loader/bpf-object.js';
-import { MAPS, type MapName } from '#dataplane/loader/bpf-object.js';
+import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacity.js';
-import { type LoadedObject, loadObject, mapsOf, startSweep } from '#dataplane/object/loaded-object.js';
+import {
+  grantObjectsOf,
+  IPV6_MAPS,
+  type LoadedObject,
+  loadObject,
+  mapsOf,
+  objectsOf,
+  SHARED_BY_LOADS,
+  startSweep,
+} from '#dataplane/object/loaded-object.js';
 import { type Pinned, type PinnedMaps, pinMaps, pinnedOf } from '#dataplane/object/map-set.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { type HitsMap, HitsMigration } from './hits-migration.js';
@@ -49,7 +58,7 @@ export class Upgrade {
   readonly #pinPath: string;
   /** True if an earlier datapath was in force when this object was created. */
   readonly adopted: boolean;
-  /** Whether this process made the folder of pins in `#current` at its start. */
+  /** Whether this process created the folder of pins in `#current`. */
   readonly #isNew: boolean;
   #current: Successor;
   #inheritance: Inheritance;
@@ -95,8 +104,8 @@ export class Upgrade {
   }
 
   /**
-   * The BPF object whose programs must be on the hooks now: the handover programs while this datapath takes
-   * over from an earlier one, else those of the loaded object.
+   * The BPF object whose programs must be on the hooks now: the handover (takeover by a new process) programs
+   * while this datapath takes over from an earlier one, else those of the loaded object.
    */
   get programs(): BpfObject {
     return this.#current.handover ?? this.#current.loaded.object;
@@ -117,15 +126,15 @@ export class Upgrade {
     return this.awaitsFlip ? this.#enforcedBefore : this.loaded.slots.enforced();
   }
 
-  /** Like `enforced`, with the SHA-256 digest of the compiled policy. */
+  /** Returns the same as `enforced`, and also the SHA-256 digest of the compiled policy. */
   inForce(): (Enforced & { readonly imageSha256: string }) | null {
     if (!this.awaitsFlip) return this.loaded.slots.inForce();
     return this.#inheritance.inForce?.inspect((slots) => slots.inForce()) ?? null;
   }
 
   /**
-   * Returns the base of the unconfirmed policy in force; null if there is none, or if this datapath cannot
-   * keep it, because it does not share the compiled policies of the earlier datapath.
+   * Returns the base (last confirmed policy) of the unconfirmed policy in force. Null if there is none, or if
+   * this datapath does not share the compiled policies of the earlier datapath and so cannot keep it.
    */
   base(): KeptBase | null {
     const { inForce } = this.#inheritance;
@@ -165,7 +174,27 @@ export class Upgrade {
     } finally {
       this.#removePredecessors();
       handover?.close();
+      this.#releaseEarlierIpv6();
     }
+  }
+
+  /**
+   * Whether this datapath lacks the flows of established IPv6 connections, although an earlier datapath was
+   * in force: IPv6 flows are not migrated.
+   */
+  get lacksIpv6Flows(): boolean {
+    return this.adopted && this.loaded.ipv6?.hasNewFlows === true;
+  }
+
+  /**
+   * Frees the IPv6 programs of an earlier process, and their maps if this process enforces no IPv6. Must be
+   * called when no hook calls these programs: the kernel drops IPv6 at a hook whose map `ipv6_programs` is
+   * neither open nor pinned.
+   */
+  #releaseEarlierIpv6(): void {
+    const { set } = this;
+    set.release('ipv6_programs');
+    if (this.loaded.ipv6 === null) set.ipv6.remove();
   }
 
   #migrateState(): void {
@@ -181,13 +210,13 @@ export class Upgrade {
   }
 
   #sweep(): void {
-    if (!this.#sweeps) startSweep(this.loaded.object);
+    if (!this.#sweeps) objectsOf(this.loaded).forEach(startSweep);
     this.#sweeps = true;
   }
 
   /**
-   * Stops the handover programs from handing packets to the earlier datapath. Migrates the counters of that
-   * datapath and the flows that it opened last, and removes its pins.
+   * Stops the handover (takeover by a new process) programs from handing packets to the earlier datapath.
+   * Migrates the counters of that datapath and the flows that it opened last, and removes its pins.
    */
   #removePredecessors(): void {
     const { object, slots } = this.loaded;
@@ -198,11 +227,11 @@ export class Upgrade {
       for (const migration of this.#stateMigrations()) {
         // Until the hooks were switched, the forward judge (netfilter program) of the predecessor opened
         // flows in the old maps.
-        if (slots.translates) migration.migrateLateFlows(this.#migrationStartNs);
+        if (slots.translates('ipv4')) migration.migrateLateFlows(this.#migrationStartNs);
         migration.migrateCounters();
       }
       const pickup = predecessors.map((set) => set.inspect(({ pickupUntil }) => pickupUntil));
-      slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b)));
+      slots.setPickupUntil(pickup.reduce((a, b) => (a > b ? a : b), slots.pickupUntil));
     }
     this.#hitsMigration?.finish();
     this.#hitsMigration = undefined;
@@ -226,7 +255,8 @@ export class Upgrade {
     const capacity = capacityFor(need, { ...options, slotCount: slots.count }, this.#programCapacity);
     const grown = grownMaps(options, capacity, slots.count);
     if (grown.length === 0) return false;
-    const kept = MAPS.filter((name) => !grown.includes(name));
+    const kept = SHARED_BY_LOADS.filter((name) => !grown.includes(name));
+    const { ipv6 } = before.loaded;
     const loaded = loadObject(
       { ...before.loaded.options, ...capacity },
       {
@@ -235,6 +265,7 @@ export class Upgrade {
         deadline: this.awaitsFlip ? (this.#inheritance.inForce?.deadline() ?? null) : null,
         grants: before.loaded.grants,
         members: before.loaded.mappedMembers,
+        ipv6Maps: ipv6 === null ? undefined : mapsOf(ipv6.object, IPV6_MAPS),
       },
     );
     let set: PinnedMaps | undefined;
@@ -245,14 +276,14 @@ export class Upgrade {
       if (grown.includes('rank_hits')) copyRanks(before.loaded, loaded);
       if (grown.includes('hits')) hits = this.#migrateHits(before.loaded, loaded);
       if (before.handover !== undefined) handover = loadHandover(loaded);
-      set = pinMaps(pinnedOf(loaded.object, handover ?? loaded.object), this.#pinPath);
+      set = pinMaps(pinnedOf(loaded, handover ?? loaded.object), this.#pinPath);
       this.#current = { loaded, set, handover };
       switchHooks();
     } catch (error) {
       this.#current = before;
       hits?.close();
       handover?.close();
-      before.loaded.grants.passTo(before.loaded.object, before.loaded.slots.count);
+      before.loaded.grants.passTo(grantObjectsOf(before.loaded), before.loaded.slots.count);
       before.loaded.mappedMembers.passTo(before.loaded.object, before.loaded.slots.count);
       loaded.close('grants_and_members');
       set?.remove();
@@ -261,9 +292,9 @@ export class Upgrade {
     }
     awaitGracePeriod();
     hits?.finish();
-    // Start the sweep again with the new BPF object, because the running sweep may use the former, smaller
-    // maps.
-    if (!this.awaitsFlip) startSweep(loaded.object);
+    // Start the sweep (walk over the flow table) again with the new BPF object, because the running sweep may
+    // use the former, smaller maps.
+    if (!this.awaitsFlip) objectsOf(loaded).forEach(startSweep);
     this.#sweeps ||= !this.awaitsFlip;
     before.set.remove();
     before.handover?.close();
@@ -291,7 +322,7 @@ export class Upgrade {
   }
 
   #pinned(): Pinned {
-    return pinnedOf(this.loaded.object, this.programs);
+    return pinnedOf(this.loaded, this.programs);
   }
 
   /**
@@ -327,15 +358,20 @@ export class Upgrade {
   }
 
   /**
-   * Copies the grants of the earlier datapath if both datapaths share the map `patterns` but not the map
-   * `grants`, for example because its size differs. Without a shared map `patterns`, the numbers of patterns
-   * differ, so the grants are not copied.
+   * Copies the addresses learned from DNS (grants) of the earlier datapath if both datapaths share the map
+   * `patterns` but not the map `grants` of a family, for example because its size differs. Without a shared
+   * map `patterns`, the numbers of patterns differ, so nothing is copied.
    */
   #copyInheritedGrants(): void {
     const { inForce } = this.#inheritance;
-    const { object, grants } = this.loaded;
+    const { object, ipv6, grants } = this.loaded;
     if (inForce === undefined || inForce.id('patterns') !== mapId(object.mapFd('patterns'))) return;
-    if (inForce.id('grants') !== mapId(object.mapFd('grants'))) grants.learnFrom(inForce.fd('grants'));
+    const copy = (earlier: PinnedMaps, to: BpfObject, family: Family): void => {
+      if (earlier.has('grants') && earlier.id('grants') !== mapId(to.mapFd('grants')))
+        grants.learnFrom(earlier.fd('grants'), family);
+    };
+    copy(inForce, object, 'ipv4');
+    if (ipv6 !== null) copy(inForce.ipv6, ipv6.object, 'ipv6');
   }
 
   #migrateInheritedHits(to = this.loaded): HitsMigration | undefined {

@@ -1,5 +1,6 @@
 import { type MessagePort, receiveMessageOnPort } from 'node:worker_threads';
 import type { GrantAnswer, GrantRequest } from '#contracts/datapath/grant-messages.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { nowMs } from '#dns/clock.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
 import type { Pump, Sender } from '#sockets/udp/pump.js';
@@ -17,7 +18,7 @@ export type Granted = 'all' | 'some' | 'none';
 type Done = (granted: Granted) => void;
 type PendingGrant = {
   readonly patterns: readonly string[];
-  readonly addresses: readonly number[];
+  readonly addresses: readonly Address[];
   readonly expiryNs: number;
   readonly done: Done;
 };
@@ -65,7 +66,7 @@ export class Granter implements Sender {
    */
   grant(
     patterns: readonly string[],
-    addresses: readonly number[],
+    addresses: readonly Address[],
     { expiryNs, isAwaited, done }: { readonly expiryNs: number; readonly isAwaited: boolean; readonly done: Done },
   ): void {
     if (this.#port === null) {
@@ -139,7 +140,7 @@ export class Granter implements Sender {
 
 function rowsOf(grants: readonly PendingGrant[]): Omit<GrantRequest, 'id'> {
   const patterns: string[] = [];
-  const addresses: number[] = [];
+  const addresses: Address[] = [];
   const expiriesNs: number[] = [];
   for (const each of grants) {
     for (const pattern of each.patterns) {
@@ -150,5 +151,5 @@ function rowsOf(grants: readonly PendingGrant[]): Omit<GrantRequest, 'id'> {
       }
     }
   }
-  return { patterns, addresses: Uint32Array.from(addresses), expiriesNs: Float64Array.from(expiriesNs) };
+  return { patterns, addresses, expiriesNs: Float64Array.from(expiriesNs) };
 }

@@ -1,6 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import { largest } from '#arrays/extremes.js';
 import type { KnownName } from '#contracts/dns/seen-lookup.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { wallMs } from '#dns/clock.js';
 import { type NameKey, presentationOf } from '#dns/wire/name.js';
 
@@ -12,17 +13,24 @@ const CAPACITY = 200_000;
 const ADDRESSES = 1_000_000;
 const SECOND = 1_000;
 
+/**
+ * An address as the key of a map. An IPv4 address is a signed 32-bit integer, because V8 stores such integers
+ * in a map without an allocation. An IPv6 address is a text, because V8 hashes only the lowest 64 bits of a
+ * bigint, which a sender of answers chooses.
+ */
+type AddressKey = number | string;
+const keyOfAddress = (address: Address): AddressKey =>
+  typeof address === 'number' ? address | 0 : address.toString(16);
+const addressOfKey = (key: AddressKey): Address => (typeof key === 'number' ? key >>> 0 : BigInt(`0x${key}`));
+
 type Seen = {
-  /**
-   * Maps an address to the time when its grant ends, in whole seconds. The address is a signed 32-bit
-   * integer, because V8 stores such integers in a map without an allocation.
-   */
-  readonly addresses: Map<number, number>;
+  /** Maps an address to the time when its grant ends, in whole seconds. */
+  readonly addresses: Map<AddressKey, number>;
   patterns: readonly string[];
   /**
    * The addresses that were granted under the lookup tables (the policy for DNS names) with the number `by`.
    */
-  readonly current: Set<number>;
+  readonly current: Set<AddressKey>;
   by: number;
   lastSeen: number;
 };
@@ -36,7 +44,7 @@ export class KnownNames {
 
   /** `onNamed` is called for each granted address for which the name has no unexpired grant yet. */
   constructor(
-    private readonly onNamed: (address: number, key: NameKey) => void,
+    private readonly onNamed: (address: Address, key: NameKey) => void,
     maxSize = ADDRESSES,
   ) {
     this.#seen = new LRUCache({ max: CAPACITY, maxSize, sizeCalculation: ({ addresses }) => addresses.size + 1 });
@@ -52,7 +60,7 @@ export class KnownNames {
       addresses,
       patterns,
       by,
-    }: { readonly addresses: readonly number[]; readonly patterns: readonly string[]; readonly by: number },
+    }: { readonly addresses: readonly Address[]; readonly patterns: readonly string[]; readonly by: number },
     until: number,
     now: number,
   ): void {
@@ -71,10 +79,11 @@ export class KnownNames {
       seen.current.delete(address);
     }
     for (const address of addresses) {
-      if (!seen.addresses.has(address | 0)) this.onNamed(address, key);
-      const known = seen.current.has(address | 0) ? (seen.addresses.get(address | 0) ?? 0) : 0;
-      seen.addresses.set(address | 0, Math.max(Math.floor(until / SECOND), known));
-      seen.current.add(address | 0);
+      const at = keyOfAddress(address);
+      if (!seen.addresses.has(at)) this.onNamed(address, key);
+      const known = seen.current.has(at) ? (seen.addresses.get(at) ?? 0) : 0;
+      seen.addresses.set(at, Math.max(Math.floor(until / SECOND), known));
+      seen.current.add(at);
     }
     if (before !== undefined && seen.addresses.size === size) return;
     // Delete the name and insert it again: the cache computes the size of a value only at insertion.
@@ -86,13 +95,14 @@ export class KnownNames {
    * Returns the time until which all these addresses are granted under the lookup tables (the policy for DNS
    * names) with the number `by`. Returns 0 if an address has no such grant.
    */
-  grantedUntil(key: NameKey, addresses: readonly { readonly address: number }[], by: number): number {
+  grantedUntil(key: NameKey, addresses: readonly { readonly address: Address }[], by: number): number {
     const seen = this.#seen.get(key);
     if (seen === undefined || seen.by !== by) return 0;
     let least = Number.POSITIVE_INFINITY;
     for (const { address } of addresses) {
-      if (!seen.current.has(address | 0)) return 0;
-      least = Math.min(least, seen.addresses.get(address | 0) ?? 0);
+      const at = keyOfAddress(address);
+      if (!seen.current.has(at)) return 0;
+      least = Math.min(least, seen.addresses.get(at) ?? 0);
     }
     return least * SECOND;
   }
@@ -110,7 +120,7 @@ export class KnownNames {
       if (live.length === 0) continue;
       names.push({
         hostname: presentationOf(key),
-        addresses: live.map(([address]) => address >>> 0).sort((one, other) => one - other),
+        addresses: live.map(([address]) => addressOfKey(address)).sort(byFamilyAndAddress),
         patterns,
         expiresAtMs: wallMs(SECOND * largest(live.map(([, expiry]) => expiry))),
         lastSeenMs: wallMs(lastSeen),
@@ -118,4 +128,9 @@ export class KnownNames {
     }
     return names;
   }
+}
+
+function byFamilyAndAddress(one: Address, other: Address): number {
+  if (typeof one !== typeof other) return typeof one === 'number' ? -1 : 1;
+  return one < other ? -1 : one > other ? 1 : 0;
 }

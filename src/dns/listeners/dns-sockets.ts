@@ -1,5 +1,5 @@
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { descriptorIn, type ListeningSocket, type SocketDescriptors } from '#sockets/listening/listening-sockets.js';
 
 const BUFFER_BYTES = 4 << 20;

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { FrameReader, framed } from '#dns/wire/message/framing.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { listenOnDuplicate } from '#sockets/socket-options.js';
 import type { ListenerParts } from './udp-listener.js';

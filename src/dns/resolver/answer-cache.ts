@@ -1,10 +1,13 @@
 import { LRUCache } from 'lru-cache';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { EdnsOption } from '#dns/wire/message/edns.js';
 import type { Template } from '#dns/wire/message/response.js';
 import type { NameKey } from '#dns/wire/name.js';
 
-/** An address that the DNS rebinding protection removed from an answer. `reason` is a text for a finding. */
-export type RemovedAddress = { readonly address: number; readonly reason: string };
+/**
+ * An address that the DNS rebinding protection removed from an answer. `reason` is a text for a finding.
+ */
+export type RemovedAddress = { readonly address: Address; readonly reason: string };
 
 /**
  * A cached DNS answer. `storedAt`, `freshUntil` and `grantedUntil` are times of the clock `nowMs`, in
@@ -14,10 +17,10 @@ export type CachedAnswer = {
   readonly template: Template;
   readonly key: NameKey;
   /**
-   * The addresses that the queried name resolves to. `ttl`: the least TTL, in seconds, of the A record and of
-   * the CNAME records that lead to this A record.
+   * The addresses that the queried name resolves to. `ttl`: the least TTL, in seconds, of the A or AAAA
+   * record and of the CNAME records that lead to this record.
    */
-  readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
+  readonly addresses: readonly { readonly address: Address; readonly ttl: number }[];
   readonly storedAt: number;
   readonly freshUntil: number;
   /**
@@ -94,7 +97,9 @@ export class AnswerCache {
     return this.#answers.calculatedSize;
   }
 
-  /** Returns the cached answer to a question; undefined if the cache has none, or only an expired answer. */
+  /**
+   * Returns the cached answer to a question; undefined if the cache has none, or only an expired answer.
+   */
   fresh(question: string, now: number): CachedAnswer | undefined {
     const kept = this.#answers.get(question);
     if (kept === undefined || kept.freshUntil > now) return kept;

@@ -1,4 +1,6 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Lookups } from '#contracts/dns/dns-lookups.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { isAudited, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
 import { nowMs } from '#dns/clock.js';
 import type { Counts } from '#dns/dns-counts.js';
@@ -16,7 +18,6 @@ import { respond, respondError, templateOf } from '#dns/wire/message/response.js
 import type { NameKey } from '#dns/wire/name.js';
 import { addressesOf, cacheSecondsOf, chainOf } from '#dns/wire/records/address-chain.js';
 import { type Removal, withoutUnenforceable } from '#dns/wire/records/record-filter.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import type { DecidedHits } from '#threads/decided-hits.js';
 import { ActiveLookups } from './active-lookups.js';
@@ -61,7 +62,7 @@ export class Resolver {
   readonly #inFlight = new InFlight();
 
   constructor(
-    private readonly options: Pick<DnsOptions, 'deniedResponse' | 'maxGrantMs'>,
+    private readonly options: Pick<DnsOptions, 'deniedResponse' | 'maxGrantMs' | 'grantsIpv6'>,
     private readonly parts: ResolverParts,
   ) {}
 
@@ -200,16 +201,17 @@ export class Resolver {
     const chain = chainOf(message, first.query.key);
     const reasonFor = this.parts.rebinding.reasonsFor(first.query.key, now);
     const rebound: RemovedAddress[] = [];
-    const drop = (address: number): boolean => {
+    const drop = (address: Address): boolean => {
       const reason = reasonFor(address);
       if (reason !== null && rebound.length < MAX_REPORTED_ADDRESSES) rebound.push({ address, reason });
       return reason !== null;
     };
     const removals = new Set<Removal>();
-    const { message: rest } = withoutUnenforceable(message, drop, chain, (why) => {
+    const onRemoved = (why: Removal): void => {
       this.parts.counts.refuse(`left_out_${why}`);
       removals.add(why);
-    });
+    };
+    const { message: rest } = withoutUnenforceable(message, drop, chain, onRemoved, this.options.grantsIpv6);
     const found = addressesOf(rest, chain);
     // Use `message`, not `rest`. If `rest` has no addresses left, `cacheSecondsOf` would treat it as a
     // negative answer, whose caching time comes from its SOA record.

@@ -1,4 +1,5 @@
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import { nowMs, wallMs } from '#dns/clock.js';
 import { type NameKey, presentationOf } from '#dns/wire/name.js';
@@ -37,7 +38,7 @@ export class SeenLookupCounter {
   #denied = new Map<string, Sighting>();
   #allowed = new Map<string, Sighting>();
   #rebindings = new Map<string, Rebinding>();
-  #named: { readonly address: number; readonly key: NameKey }[] = [];
+  #named: { readonly address: Address; readonly key: NameKey }[] = [];
   #lost = 0;
   #lostDenied = 0;
 
@@ -71,7 +72,7 @@ export class SeenLookupCounter {
   }
 
   /** Records that an address was granted for a name that had no unexpired grant for this address before. */
-  named(address: number, key: NameKey): void {
+  named(address: Address, key: NameKey): void {
     if (this.#named.length < NAMED) this.#named.push({ address, key });
   }
 

@@ -1,10 +1,11 @@
+import { parseAddress } from '#addresses/ip-address.js';
 import type { UpstreamStats } from '#contracts/dns/dns-stats.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { nowMs } from '#dns/clock.js';
 import { type Endpoint, textOf } from '#dns/dns-options.js';
 import { FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Message } from '#dns/wire/message/dns-message.js';
 import { nameOf } from '#dns/wire/name.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { sourceTowards } from '#sockets/routes/source-address.js';
 import type { Pump } from '#sockets/udp/pump.js';
 import type { UpstreamQuery } from './pending-query.js';
@@ -51,7 +52,7 @@ export class Upstream {
   #isDead = false;
   #isProbed = false;
   /** The source address of packets to the upstream. Null if the kernel has no route to the upstream. */
-  #source: number | null = null;
+  #source: Address | null = null;
   readonly #to: Server;
   readonly #pool: UdpPool;
   readonly #tcp: TcpExchange;
@@ -64,8 +65,8 @@ export class Upstream {
     private readonly onAliveness: () => void,
   ) {
     this.address = textOf(endpoint);
-    const address = parseIpv4Address(endpoint.host);
-    if (address === undefined) throw new Error(`open the DNS upstream ${endpoint.host}: it is not an IPv4 address`);
+    const address = parseAddress(endpoint.host);
+    if (address === undefined) throw new Error(`open the DNS upstream ${endpoint.host}: it is not an IP address`);
     this.#to = { address, port: endpoint.port };
     this.#pool = new UdpPool(pump, this.#to, mark, onStray, () => this.renew());
     this.#tcp = new TcpExchange(endpoint, mark, onStray);
@@ -182,7 +183,7 @@ export class Upstream {
     );
   }
 
-  #sourceNow(): number | null {
+  #sourceNow(): Address | null {
     try {
       return sourceTowards(this.#to, this.mark);
     } catch {

@@ -1,4 +1,4 @@
-import { Socket } from 'node:net';
+import { isIPv6, Socket } from 'node:net';
 import type { Endpoint } from '#dns/dns-options.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
 import { isResponseTo, readMessage } from '#dns/wire/message/dns-message.js';
@@ -44,7 +44,7 @@ export class TcpConnection {
     mark: number,
     private readonly onStray: (reason: string) => void,
   ) {
-    const socket = new Socket({ fd: openSocket('tcp', { mark }) });
+    const socket = new Socket({ fd: openSocket('tcp', { mark }, isIPv6(to.host) ? 'ipv6' : 'ipv4') });
     this.#socket = socket;
     socket.connect({ host: to.host, port: to.port }).setNoDelay();
     socket.setTimeout(IDLE_MS, () => socket.destroy());

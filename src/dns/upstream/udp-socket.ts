@@ -1,3 +1,4 @@
+import type { Address } from '#contracts/policy/policy-model.js';
 import { ExpiringMap } from '#dns/expiring-map.js';
 import { isResponseTo, type Message, readMessage } from '#dns/wire/message/dns-message.js';
 import { writeQuery } from '#dns/wire/message/dns-query.js';
@@ -13,7 +14,7 @@ import { random16 } from './random.js';
 export const UDP_PAYLOAD = 1_232;
 const BUFFER_BYTES = 1 << 20;
 
-export type Server = { readonly address: number; readonly port: number };
+export type Server = { readonly address: Address; readonly port: number };
 export type OnAnswer = (message: Message) => void;
 /**
  * An unanswered query. `by` is the socket that sent the query, and `id` is the query's DNS message id on that

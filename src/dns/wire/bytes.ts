@@ -18,6 +18,12 @@ export function u32(bytes: Uint8Array, at: number): number {
   return ((u16(bytes, at) << 16) | u16(bytes, at + 2)) >>> 0;
 }
 
+export function u128(bytes: Uint8Array, at: number): bigint {
+  let value = 0n;
+  for (let word = 0; word < 16; word += 4) value = (value << 32n) | BigInt(u32(bytes, at + word));
+  return value;
+}
+
 export function putU16(bytes: Uint8Array, at: number, value: number): void {
   bytes[at] = value >>> 8;
   bytes[at + 1] = value;

@@ -1,30 +1,20 @@
 import { type Observable, Subject } from 'rxjs';
-import { backoffMs } from '#contracts/backoff.js';
 import type { MembersChanged } from '#contracts/datapath/datapath.js';
 import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { MembersMessage, StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
-import {
-  type ListedMembership,
-  type MemberList,
-  type MembershipChange,
-  NO_SELECTORS,
-  type SelectorResolution,
-  type SharedAddress,
+import type {
+  ListedMembership,
+  MemberList,
+  MembershipChange,
+  SelectorResolution,
+  SharedAddress,
 } from '#contracts/kubernetes/membership.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { MemberRecord } from '#policy/model/sources/member-record.js';
-import { isSameResolution } from '#policy/model/sources/same-sources.js';
+import { CompileDemand } from './compile-demand.js';
 import { type MemberSink, MemberSync } from './member-sync.js';
 import { ObjectWrites } from './object-writes.js';
 
-/** The time in milliseconds between a change and its compilation, which then includes further changes. */
-const COALESCE_MS = 20;
-/**
- * The minimum time in milliseconds between two compilations for changed members (addresses that Kubernetes
- * objects own), so that they do not delay other writes and requests.
- */
-const BETWEEN_MS = 200;
-const MAX_WAIT_MS = 30_000;
-const MAX_RESOLUTION_WAIT_MS = 2_000;
 /**
  * The time in milliseconds by which the time of an event can precede its packet: one tick of the coarse clock
  * of the kernel.
@@ -57,25 +47,9 @@ export class MemberDistribution {
   readonly #userSpaceParts: readonly Pick<MemberSync<unknown>, 'change' | 'replace' | 'close'>[];
   readonly #owners = new Map<number, OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
-  readonly #outdated = new Subject<void>();
   readonly #addressesShared = new Subject<readonly SharedAddress[]>();
   readonly #objectWrites: ObjectWrites;
-  #timer: NodeJS.Timeout | undefined;
-  #due = 0;
-  /** The resolved selectors and the networks of pods in the last message of the Kubernetes thread. */
-  #resolution: SelectorResolution = NO_SELECTORS;
-  /** The selector resolution with which the policy in force was compiled; null if it has no selectors. */
-  #resolutionInForce: SelectorResolution | null = null;
-  /**
-   * Whether `#resolution` differs from `#resolutionInForce`. This is stored, because the comparison of
-   * thousands of selectors is slow.
-   */
-  #isResolutionOutdated = false;
-  /** The number of addresses that match no allow rule by a selector until the policy is compiled again. */
-  #uncompiled = 0;
-  /** The number of successive compilations after which the policy was still outdated. */
-  #compilations = 0;
-  #flippedAt = Number.NEGATIVE_INFINITY;
+  readonly #demand = new CompileDemand();
   #counts: Pick<MembersChanged, 'members' | 'refused'> | null = null;
   #generation = 0;
   #hasRoomForFormer = true;
@@ -91,9 +65,7 @@ export class MemberDistribution {
   }
 
   /** Emits when the policy in force must be compiled again for the present addresses of its selectors. */
-  get outdated(): Observable<void> {
-    return this.#outdated;
-  }
+  readonly outdated: Observable<void> = this.#demand.outdated;
 
   /** Emits each address that becomes shared: different objects own it in two or more integrations. */
   readonly addressesShared: Observable<readonly SharedAddress[]> = this.#addressesShared;
@@ -114,22 +86,18 @@ export class MemberDistribution {
     if (shared.length > 0) this.#addressesShared.next(shared);
     if (replaces !== null) await this.#replace(replaces);
     await this.#change(changes);
-    if (scope !== undefined) {
-      this.#resolution = scope;
-      this.#compareResolutions();
-    }
-    this.#demand();
+    this.#demand.received(scope);
     await this.#objectWrites.add(stored);
   }
 
-  /** Resolves after an attempt to write all objects to the store. */
+  /** Writes all waiting Kubernetes objects to the store. Resolves after the attempt. */
   flushObjects(): Promise<void> {
     return this.#objectWrites.flush();
   }
 
   /**
-   * Passes all members to a datapath that was opened. Until then, its BPF programs use the members of an
-   * earlier process.
+   * Passes all members (addresses of pods and nodes) to a datapath that was opened. Until then, its BPF
+   * programs use the members of an earlier process.
    */
   async datapathOpened(): Promise<void> {
     await this.#datapath?.replace();
@@ -140,10 +108,7 @@ export class MemberDistribution {
    * the program lacks.
    */
   flipped(uncompiled: number): void {
-    this.#uncompiled = uncompiled;
-    this.#flippedAt = performance.now();
-    if (uncompiled === 0) this.#compilations = 0;
-    this.#demand();
+    this.#demand.flipped(uncompiled);
   }
 
   /**
@@ -160,20 +125,18 @@ export class MemberDistribution {
   }
 
   /**
-   * Must be called when a policy was put in force. `resolution`: the selector resolution with which the
-   * policy was compiled; null if the policy has no selectors.
+   * Must be called when a policy was put in force. `resolution`: the selector resolution (which selectors are
+   * resolved) with which the policy was compiled; null if the policy has no selectors.
    */
   activated(generation: number, resolution: SelectorResolution | null): void {
     if (generation !== this.#generation) this.#hasRoomForFormer = true;
     this.#generation = generation;
-    this.#resolutionInForce = resolution;
-    this.#compareResolutions();
     this.#ports.record.policyChanged();
-    this.#demand();
+    this.#demand.activated(resolution);
   }
 
-  ownerOf(address: number): OwnerName | null {
-    return this.#owners.get(address) ?? null;
+  ownerOf(address: Address): OwnerName | null {
+    return typeof address === 'number' ? (this.#owners.get(address) ?? null) : null;
   }
 
   /** Returns the owners of all addresses, in the form of a change that adds them. */
@@ -182,15 +145,16 @@ export class MemberDistribution {
     return { replaces: true, changes, sinceMs: 0 };
   }
 
-  /** Returns the selector resolution with all members. */
+  /** Returns the selector resolution (which selectors are resolved) with all members. */
   listed(): ListedMembership {
-    return { scope: this.#resolution, list: this.#ports.record.list() };
+    return { scope: this.#demand.resolution, list: this.#ports.record.list() };
   }
 
   /** Returns the selector resolution with the address `source` as the only member. */
-  listedFor(address: number, scope = this.#resolution): ListedMembership {
-    const set = this.#ports.record.setOf(address);
-    const [addresses, sets] = set === undefined ? [[], []] : [[address], [set.number]];
+  listedFor(address: Address, scope = this.#demand.resolution): ListedMembership {
+    // Addresses of IPv6 are no members.
+    const set = typeof address === 'number' ? this.#ports.record.setOf(address) : undefined;
+    const [addresses, sets] = set === undefined || typeof address === 'bigint' ? [[], []] : [[address], [set.number]];
     const list = { added: set === undefined ? [] : [set], dropped: [] };
     return { scope, list: { ...list, addresses: Uint32Array.from(addresses), sets: Uint32Array.from(sets) } };
   }
@@ -204,7 +168,7 @@ export class MemberDistribution {
   }
 
   async close(): Promise<void> {
-    clearTimeout(this.#timer);
+    this.#demand.close();
     for (const sync of [this.#datapath, ...this.#userSpaceParts]) sync?.close();
     await this.flushObjects();
   }
@@ -246,48 +210,7 @@ export class MemberDistribution {
 
   #noteChanged({ members, refused, uncompiled }: MembersChanged): void {
     this.#counts = { members, refused };
-    this.#uncompiled += uncompiled;
-    this.#demand();
-  }
-
-  /**
-   * Schedules a compilation if the policy is outdated. If a compilation is scheduled already, the earlier of
-   * the two times applies.
-   */
-  #demand(): void {
-    if (!this.#isOutdated()) return;
-    const due = performance.now() + this.#waitMs();
-    if (this.#timer !== undefined && this.#due <= due) return;
-    clearTimeout(this.#timer);
-    this.#due = due;
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      if (!this.#isOutdated()) return;
-      this.#compilations++;
-      this.#outdated.next();
-    }, due - performance.now());
-    this.#timer.unref();
-  }
-
-  /**
-   * Returns the time in milliseconds to wait before the next compilation. The time grows with each
-   * compilation after which the policy is still outdated, up to 30 s. If the resolution has changed, it grows
-   * only up to 2 s, because deny rules for new networks are not in force until the compilation.
-   */
-  #waitMs(): number {
-    const pauseMs = Math.max(COALESCE_MS, this.#flippedAt + BETWEEN_MS - performance.now());
-    if (this.#compilations === 0) return pauseMs;
-    const mostMs = this.#isResolutionOutdated ? MAX_RESOLUTION_WAIT_MS : MAX_WAIT_MS;
-    return Math.max(pauseMs, backoffMs(this.#compilations, BETWEEN_MS, mostMs));
-  }
-
-  #compareResolutions(): void {
-    this.#isResolutionOutdated =
-      this.#resolutionInForce !== null && !isSameResolution(this.#resolutionInForce, this.#resolution);
-  }
-
-  #isOutdated(): boolean {
-    return this.#isResolutionOutdated || (this.#resolutionInForce !== null && this.#uncompiled > 0);
+    this.#demand.membersChanged(uncompiled);
   }
 }
 

@@ -1,6 +1,6 @@
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import { containsPrefix, parseIpv4Cidr } from '#addresses/ip-address.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
-import { containsPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
 
 /**
  * The facts that decide which addresses an object may own. `podNetworks`: the configured networks of pods;
@@ -10,7 +10,7 @@ import { containsPrefix, parseIpv4Cidr } from '#policy/model/ip-address.js';
  */
 export type AddressFacts = {
   readonly podNetworks?: readonly Prefix<number>[] | undefined;
-  readonly own?: (() => ReadonlySet<number>) | undefined;
+  readonly own?: (() => ReadonlySet<Address>) | undefined;
   readonly nodeName?: string | undefined;
 };
 

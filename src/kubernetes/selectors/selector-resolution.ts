@@ -1,9 +1,9 @@
+import { containsPrefix } from '#addresses/ip-address.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { IntegrationObjects } from '#kubernetes/members/integration-objects.js';
 import type { NodeRecord, ResourceName } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
-import { containsPrefix } from '#policy/model/ip-address.js';
 import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.js';
 
 /**
@@ -37,7 +37,7 @@ export function resolutionOf(
 /** Whether the watch scopes with a complete list contain all objects on which a selector depends. */
 export function isResolvable(selector: ParsedSelector, objects: IntegrationObjects): boolean {
   if (selector.resource === 'nodes') {
-    // The networks of an undecided node may belong to the selector or not.
+    // If it is unknown whether the selector selects a node, the pod networks of the node are uncertain too.
     const isDecided = !selector.podNetworks || [...objects.nodes].every((node) => node.undecided !== true);
     return isDecided && has(objects, 'nodes');
   }
@@ -61,9 +61,10 @@ function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: 
 }
 
 /**
- * Returns the networks in which an address without an owner is deny-only. Returns none if only some
- * namespaces are watched, because the pods of all other namespaces would be deny-only too. If only the pods
- * of one node are known, returns the networks of that node.
+ * Returns the networks in which an address without an owner is deny-only (no allow rules of groups with
+ * selectors apply). Returns none if only some namespaces are watched, because the pods of all other
+ * namespaces would be deny-only too. If only the pods of one node are known, returns the networks of that
+ * node.
  */
 function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix<number>[] | undefined) {
   const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));

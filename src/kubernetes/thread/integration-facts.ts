@@ -1,3 +1,4 @@
+import { formatAddress, formatPrefix } from '#addresses/ip-address.js';
 import type {
   IntegrationFacts,
   MemberPage,
@@ -7,10 +8,12 @@ import type {
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { MembershipWarning } from '#kubernetes/members/membership-warnings.js';
 import type { Memberships } from '#kubernetes/members/memberships.js';
-import { formatAddress, formatPrefix } from '#policy/model/ip-address.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
 
-/** Returns the facts about an API server for its status. `selectors`: the selectors of policies. */
+/**
+ * Returns the numbers and warnings about an API server for its status. `selectors`: the selectors of the
+ * policies.
+ */
 export function factsOf(name: string, memberships: Memberships, selectors: readonly Selector[]): IntegrationFacts {
   const counts = memberships.counts();
   return {

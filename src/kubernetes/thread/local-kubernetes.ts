@@ -9,7 +9,7 @@ import type {
   WatchedIntegration,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { ownAddresses } from '#dns/own-addresses.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { Feeds } from '#kubernetes/watch/feeds.js';
@@ -30,11 +30,14 @@ type Integration = {
   readonly feeds: Feeds;
   readonly targets: Subject<IntegrationTarget>;
   subscription: Subscription | undefined;
-  /** The names of the reflectors that have reported a phase. */
+  /** The names of the reflectors (list and watch of one resource) that have reported a phase. */
   readonly reflectors: Set<string>;
 };
 
-/** The time in milliseconds for which the first message waits for an integration without a list. */
+/**
+ * The time in milliseconds for which the first message waits for an integration (a Kubernetes API server)
+ * without a list.
+ */
 const FIRST_MESSAGE_MS = 5_000;
 
 type Wait = { readonly selectors: readonly Selector[]; readonly resolve: () => void };
@@ -103,7 +106,7 @@ export class LocalKubernetes {
     this.#stored.add(records);
   }
 
-  /** Must be called after `restorePart` for all parts of the store. */
+  /** Must be called after all parts of the stored objects were restored by `restorePart`. */
   open(): void {
     this.#isOpened = true;
     this.#begin();
@@ -139,10 +142,11 @@ export class LocalKubernetes {
   async membership(selectors: readonly Selector[], withinMs: number): Promise<ListedMembership> {
     this.setProposedSelectors(selectors);
     await this.#resolved(selectors, withinMs);
-    // Before the integrations are known, a first message would remove all members of the previous process.
+    // Before the integrations are known, a first message would remove all members (addresses of pods and
+    // nodes) of the previous process.
     if (!this.#isBegun) return NOTHING_LISTED;
-    // The time limit has passed: members of other integrations must not wait longer for an integration
-    // without a list.
+    // The time limit has passed: members of other integrations must not wait longer for an integration (a
+    // Kubernetes API server) without a list.
     this.#messages.open();
     await this.#messages.flushed();
     const { resolution: scope } = this.#memberships;
@@ -262,8 +266,8 @@ export class LocalKubernetes {
     if ((this.#inForce ?? this.#proposed) === undefined) return;
     const selectors = this.#selectors();
     const { node, podNetworks } = this.#options;
-    // With an empty list of networks, no new pod is deny-only. Then a watch for each of a few namespaces is
-    // enough.
+    // With an empty list of pod networks, a new pod needs no rules before it is known. Then a watch for each
+    // of a few namespaces is sufficient.
     const areNewPodsDenyOnly = podNetworks === undefined || podNetworks.length > 0;
     for (const [name, { watched, targets }] of this.#integrations) {
       const own = selectors.filter(({ source }) => source.integration === name);
@@ -295,9 +299,9 @@ export class LocalKubernetes {
   }
 
   /**
-   * Whether each integration has its objects. A first message without them would remove members that deny
-   * rules of the policy in force still need. `FIRST_MESSAGE_MS` limits the wait for an integration that never
-   * gets a list.
+   * Whether each integration (a Kubernetes API server) has its objects. A first message without them would
+   * remove members that deny rules of the policy in force still need. `FIRST_MESSAGE_MS` limits the wait for
+   * an integration that never gets a list.
    */
   #areListed(): boolean {
     return [...this.#integrations.values()].every(({ feeds }) => feeds.cluster !== undefined);
@@ -319,8 +323,8 @@ export class LocalKubernetes {
 }
 
 /** Returns a function that reads the addresses of this machine, at most once in `ms`. */
-function ownAddressesFor(ms: number): () => ReadonlySet<number> {
-  let read: { readonly at: number; readonly addresses: ReadonlySet<number> } | undefined;
+function ownAddressesFor(ms: number): () => ReadonlySet<Address> {
+  let read: { readonly at: number; readonly addresses: ReadonlySet<Address> } | undefined;
   return () => {
     if (read === undefined || performance.now() - read.at > ms)
       read = { at: performance.now(), addresses: ownAddresses() };

@@ -1,7 +1,7 @@
+import { parseIpv4Address, parseIpv4Cidr } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import { parseVersion } from '#kubernetes/api-server/api-objects.js';
-import { parseIpv4Address, parseIpv4Cidr } from '#policy/model/ip-address.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
 /**

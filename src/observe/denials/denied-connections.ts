@@ -1,3 +1,4 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/service-plane/seen-connection.js';
@@ -6,7 +7,6 @@ import type { FindingDelta } from '#observe/findings/finding.js';
 import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
 import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 /**
  * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in total,
@@ -30,9 +30,9 @@ type Pending = Event & {
 };
 
 /**
- * Collects findings about connections and requests that the service plane denied, or that audit mode allowed
- * despite a deny. Merges equal events into one finding. Limits the number of findings between two calls of
- * `drain`, to bound memory.
+ * Collects findings about connections and requests that the service plane (TLS and HTTP inspection) denied,
+ * or that audit mode allowed despite a deny. Merges equal events into one finding. Limits the number of
+ * findings between two calls of `drain`, to bound memory.
  */
 export class DeniedConnections {
   readonly #ruleNameResolver: RuleNameResolver;

@@ -1,9 +1,10 @@
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
 import { DROP_REASON, namesByNumber } from '#contracts/datapath/datapath-numbers.js';
 import type { End } from '#contracts/datapath/translation.js';
 import type { SeenLookup, SeenRebinding } from '#contracts/dns/seen-lookup.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Address, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { VERDICT_NUMBER, verdictOf } from '#contracts/policy/verdict-word.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
 import { EVENT_TYPE } from '#dataplane/events/event.js';
@@ -12,8 +13,7 @@ import type { FindingDelta } from '#observe/findings/finding.js';
 import { gap } from '#observe/findings/gap.js';
 import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js';
 import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
-import { AT, startOf, wide } from '#observe/wiretap/messages/event-record.js';
-import { formatAddress } from '#policy/model/ip-address.js';
+import { AT, addressAt, isIcmpRecord, isOfIpv6, startOf, wide } from '#observe/wiretap/messages/event-record.js';
 
 /**
  * `DETAILED` is the maximum number of findings with addresses between two calls of `drain`. At this maximum,
@@ -33,21 +33,26 @@ type Pending = {
   readonly hit: number;
   readonly check: number;
   /**
-   * The source address: a number is an IPv4 address in host byte order, and a string is an IPv6 address. Null
-   * in a coarse finding. `destination` has the same form.
+   * The addresses of the packet. Both are null in a coarse finding, which combines packets with different
+   * addresses.
    */
-  readonly source: number | string | null;
-  readonly destination: number | string | null;
+  readonly source: Address | null;
+  readonly destination: Address | null;
   readonly sourceOwner: OwnerName | null;
   readonly destinationOwner: OwnerName | null;
   readonly port: number | null;
-  readonly wire: End | null;
+  readonly wire: End<Address> | null;
   /**
    * The verdict, drop reason and protocol in one 32-bit word: the word `AT.kind` of the event record
    * (event-record.ts), with the event type set to 0.
    */
   readonly kind: number;
+  /**
+   * ICMP type | ICMP code << 8; -1 if the finding is not about ICMP, or if it combines packets with different
+   * addresses (coarse).
+   */
   readonly icmp: number;
+  readonly isIcmp: boolean;
   readonly passed: boolean;
   epoch: number;
   firstMs: number;
@@ -111,28 +116,28 @@ export class DeniedEvents {
 
   #add(batch: EventBatch, index: number, at: number): void {
     const { words } = batch;
-    const ipv6 = batch.ipv6(index);
     const hit = u32At(words, at + AT.hit);
     const check = u32At(words, at + AT.hitCheck);
-    const source = ipv6?.source ?? u32At(words, at + AT.source);
-    const destination = ipv6?.destination ?? u32At(words, at + AT.destination);
+    const recordDetails = u32At(words, at + AT.details);
+    const source = addressAt(words, at + AT.source, recordDetails);
+    const destination = addressAt(words, at + AT.destination, recordDetails);
     const kind = (u32At(words, at + AT.kind) & KIND_BITS) >>> 0;
     const type = u32At(words, at + AT.kind) & 0xff;
     const passed = type === EVENT_TYPE.passed || type === EVENT_TYPE.flow_opened;
     const protocol = kind >>> 24;
-    // The event record of an opened ICMP flow contains no ICMP type. Only an echo request opens an ICMP flow,
-    // so the finding gets the type of an echo request.
-    const details = u32At(words, at + AT.details) & 0xffff;
-    const icmp = protocol !== IPPROTO.icmp ? 0 : type === EVENT_TYPE.flow_opened ? ICMP_ECHO_REQUEST : details;
+    const isIcmp = isIcmpRecord(kind, recordDetails);
+    const icmp = isIcmp ? icmpIn(recordDetails, type) : -1;
     const port = HAS_PORTS.has(protocol) ? u32At(words, at + AT.ports) >>> 16 : 0;
     const atMs = Math.floor(batch.unixMs(wide(words, at + AT.timeLow)));
     const wire = batch.wireDestination(index);
     const sourceOwner = this.#owners.of(source, atMs);
     const destinationOwner = this.#owners.of(destination, atMs);
     const epoch = u32At(words, at + AT.epoch);
-    const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0}`;
+    const suffix = `${hit} ${check} ${kind} ${passed ? 1 : 0} ${isIcmp ? 1 : 0}`;
     const ofWire = wire === null ? '' : ` ${wire.address} ${wire.port}`;
-    const key = `${source} ${destination} ${port} ${icmp} ${suffix}${ofWire}${ownersKey(sourceOwner, destinationOwner)}`;
+    // Addresses of the two families can be the same number.
+    const ends = `${familyOf(source)} ${source} ${destination}`;
+    const key = `${ends} ${port} ${icmp} ${suffix}${ofWire}${ownersKey(sourceOwner, destinationOwner)}`;
     this.merged++;
     const known = this.#detailed.get(key);
     if (known !== undefined) {
@@ -143,6 +148,7 @@ export class DeniedEvents {
       hit,
       check,
       kind,
+      isIcmp,
       passed,
       epoch,
       firstMs: atMs,
@@ -185,9 +191,8 @@ export class DeniedEvents {
   }
 
   #delta(pending: Pending): FindingDelta {
-    const { hit, check, source, destination, port, wire, kind, icmp, passed, epoch, ...more } = pending;
+    const { hit, check, source, destination, port, wire, kind, icmp, isIcmp, passed, epoch, ...more } = pending;
     const protocol = kind >>> 24;
-    const isIcmp = protocol === IPPROTO.icmp;
     const reason = REASONS[(kind >>> 16) & 0xff];
     const decider = this.#ruleNameResolver.ofHit(hit, check);
     return {
@@ -200,8 +205,8 @@ export class DeniedEvents {
       destinationPort: port,
       wireDestination: wire && { address: formatAddress(wire.address), port: port === null ? null : wire.port },
       protocol,
-      icmpType: isIcmp && icmp >= 0 ? icmp & 0xff : null,
-      icmpCode: isIcmp && icmp >= 0 ? icmp >>> 8 : null,
+      icmpType: icmp >= 0 ? icmp & 0xff : null,
+      icmpCode: icmp >= 0 ? icmp >>> 8 : null,
       dropReason: reason === undefined || reason === 'none' ? null : reason,
       effectiveAction: passed ? 'allow' : 'deny',
       generation: this.#ruleNameResolver.generationOf(epoch),
@@ -210,9 +215,19 @@ export class DeniedEvents {
   }
 }
 
-const ICMP_ECHO_REQUEST = 8;
-const addressText = (address: number | string | null): string | null =>
-  typeof address === 'number' ? formatAddress(address) : address;
+const ECHO_REQUEST = 8;
+const ECHO_REQUEST_OF_IPV6 = 128;
+
+/**
+ * Returns ICMP type | ICMP code << 8 of a record. The record of an opened ICMP flow has none: only an echo
+ * request opens an ICMP flow, so this is the type.
+ */
+function icmpIn(details: number, type: number): number {
+  if (type !== EVENT_TYPE.flow_opened) return details & 0xffff;
+  return isOfIpv6(details) ? ECHO_REQUEST_OF_IPV6 : ECHO_REQUEST;
+}
+
+const addressText = (address: Address | null): string | null => (address === null ? null : formatAddress(address));
 
 /**
  * Returns whether the event becomes a finding: a denied or dropped packet, or a packet or flow that audit

@@ -1,5 +1,6 @@
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { Finding, FindingType } from './finding.js';
-import { isWithin, type Network } from './network-filter.js';
+import { isWithin } from './network-filter.js';
 
 /**
  * A filter of findings. A finding matches if every field of the filter matches. A list matches if it is empty
@@ -11,8 +12,8 @@ export type FindingFilter = {
   readonly policyIds: readonly string[];
   readonly sourceGroups: readonly string[];
   readonly rules: readonly string[];
-  readonly sources: readonly Network[];
-  readonly destinations: readonly Network[];
+  readonly sources: readonly Prefix[];
+  readonly destinations: readonly Prefix[];
   /**
    * Inclusive bounds on the time when a finding was last seen, in milliseconds since 1970. Null sets no
    * bound.
@@ -21,7 +22,7 @@ export type FindingFilter = {
   readonly untilMs: number | null;
 };
 
-/** The filter that every finding matches. */
+/** A filter without conditions: it matches every finding. */
 export const EVERY_FINDING: FindingFilter = {
   ids: [],
   types: [],
@@ -74,6 +75,6 @@ function oneOf(wanted: readonly string[], value: string | null): boolean {
   return wanted.length === 0 || (value !== null && wanted.includes(value));
 }
 
-function inOne(wanted: readonly Network[], address: string | null): boolean {
+function inOne(wanted: readonly Prefix[], address: string | null): boolean {
   return wanted.length === 0 || (address !== null && wanted.some((network) => isWithin(network, address)));
 }

@@ -1,5 +1,5 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { SharedAddress } from '#contracts/kubernetes/membership.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { emptyIdentity } from './empty-identity.js';
 import type { FindingDelta } from './finding.js';
 

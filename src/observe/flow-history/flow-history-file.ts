@@ -1,32 +1,37 @@
 import { createHash } from 'node:crypto';
 import { rmSync } from 'node:fs';
 import { z } from 'zod';
+import type { Family } from '#contracts/policy/policy-model.js';
 import { readUnlinkedSync } from '#files/bounded-file.js';
 import { replaceDurablyLater } from '#files/replaced-file.js';
 import { quarantine } from '#store/disk/data-folder.js';
 import { StoreError } from '#store/store-error.js';
 import { FlowHistory, type FlowHistoryContent, type FlowHistoryOptions } from './flow-history.js';
-import { COLUMN_NAMES, columnsOver, ROW_BYTES } from './flow-table.js';
+import { bytesOfRows, columnsOver, rowBytes } from './flow-table.js';
 
 /**
- * The file: `MAGIC`, the length of the header (32 bits), the header (JSON), the columns in the order of
- * `COLUMN_NAMES`, and the SHA-256 of all before. Numbers are little-endian.
+ * The file: `MAGIC`, the length of the header (32 bits), the header (JSON), the columns of IPv4, those of
+ * IPv6, and the SHA-256 of all before. Numbers are little-endian.
  */
-const MAGIC = Buffer.from('weirfh01');
+const MAGIC = Buffer.from('weirfh02');
+/** The start of a file of an earlier build: it has one table, of IPv4, whose fields are in the header. */
+const IPV4_MAGIC = Buffer.from('weirfh01');
 const DIGEST_BYTES = 32;
 const PREFIX_BYTES = MAGIC.length + 4;
-/** Larger than any history: a million rows, and the names of all lists. */
+/** Larger than any history: a million rows of each family, and the names of all lists. */
 const MAX_BYTES = 256 * 2 ** 20;
 const SAVED_EVERY_MS = 3_600_000;
 
 const count = z.int().min(0);
-const headerSchema = z.object({
-  count,
+const table = { count, removedS: z.object({ passed: count, denied: count }) };
+const common = {
   names: z.array(z.array(z.string())).min(2),
   hours: z.array(z.object({ hour: count, recordedS: z.number(), lost: count, unrecorded: count })),
   sinceS: count,
-  removedS: z.object({ passed: count, denied: count }),
-}) satisfies z.ZodType<Omit<FlowHistoryContent, 'columns'>>;
+};
+const headerSchema = z.object({ ipv4: z.object(table), ipv6: z.object(table), ...common });
+const ipv4HeaderSchema = z.object({ ...table, ...common });
+type Header = z.infer<typeof headerSchema>;
 
 export type FlowHistoryReport = {
   trouble(code: string, message: string): void;
@@ -52,7 +57,7 @@ export function openFlowHistory(
   let saving: Promise<void> = Promise.resolve();
   const read = (): FlowHistoryContent | null => {
     try {
-      return decoded(readUnlinkedSync(path, MAX_BYTES));
+      return decoded(readUnlinkedSync(path, MAX_BYTES), Date.now());
     } catch (failure) {
       if ((failure as NodeJS.ErrnoException).code === 'ENOENT') return null;
       saving = setAside(path, failure as Error, report);
@@ -96,34 +101,56 @@ async function setAside(path: string, { message }: Error, report: FlowHistoryRep
 }
 
 /** Returns the parts of the file. They are copies, because the columns change with the next event. */
-function encoded({ columns, ...header }: FlowHistoryContent): readonly Uint8Array[] {
+function encoded({ ipv4, ipv6, names, hours, sinceS }: FlowHistoryContent): readonly Uint8Array[] {
+  const headerOf = ({ rows, removedS }: typeof ipv4): Header['ipv4'] => ({ count: rows.count, removedS });
+  const header = { ipv4: headerOf(ipv4), ipv6: headerOf(ipv6), names, hours, sinceS };
   const text = Buffer.from(JSON.stringify(header));
   const prefix = Buffer.alloc(PREFIX_BYTES);
   MAGIC.copy(prefix);
   prefix.writeUInt32LE(text.length, MAGIC.length);
-  const parts: Uint8Array[] = [prefix, text];
-  for (const name of COLUMN_NAMES) {
-    const rows = columns[name].slice(0, header.count);
-    parts.push(new Uint8Array(rows.buffer, rows.byteOffset, rows.byteLength));
-  }
+  const parts: Uint8Array[] = [
+    prefix,
+    text,
+    ...bytesOfRows(ipv4.rows, 'ipv4', ipv4.rows.count),
+    ...bytesOfRows(ipv6.rows, 'ipv6', ipv6.rows.count),
+  ];
   const hash = createHash('sha256');
   for (const part of parts) hash.update(part);
   return [...parts, hash.digest()];
 }
 
-function decoded(file: Buffer): FlowHistoryContent {
+function decoded(file: Buffer, nowMs: number): FlowHistoryContent {
   const end = file.length - DIGEST_BYTES;
-  if (end < PREFIX_BYTES || !file.subarray(0, MAGIC.length).equals(MAGIC)) throw new Error('it has another format');
+  const starts = (magic: Buffer): boolean => file.subarray(0, magic.length).equals(magic);
+  if (end < PREFIX_BYTES || !(starts(MAGIC) || starts(IPV4_MAGIC)))
+    throw new Error('it is not a flow-history file of a known format');
   const digest = createHash('sha256').update(file.subarray(0, end)).digest();
   if (!digest.equals(file.subarray(end))) throw new Error('its checksum is wrong');
   const from = PREFIX_BYTES + file.readUInt32LE(MAGIC.length);
-  const header = headerSchema.parse(JSON.parse(file.toString('utf8', PREFIX_BYTES, from)));
-  if (end - from !== header.count * ROW_BYTES) throw new Error('its length is wrong');
+  const json: unknown = JSON.parse(file.toString('utf8', PREFIX_BYTES, from));
+  const { ipv4, ipv6, ...header } = starts(MAGIC) ? headerSchema.parse(json) : withoutIpv6(json, nowMs);
+  if (end - from !== ipv4.count * rowBytes('ipv4') + ipv6.count * rowBytes('ipv6'))
+    throw new Error('its length is wrong');
   let at = from;
-  const columns = columnsOver((bytes) => {
+  const take = (bytes: number): ArrayBufferLike => {
     const part = new Uint8Array(file.subarray(at, at + bytes));
     at += bytes;
     return part.buffer;
-  }, header.count);
-  return { ...header, columns };
+  };
+  const stored = (family: Family, { count, removedS }: Header['ipv4']): FlowHistoryContent['ipv4'] => ({
+    rows: { ...columnsOver(take, family, count), count },
+    removedS,
+  });
+  return { ipv4: stored('ipv4', ipv4), ipv6: stored('ipv6', ipv6), ...header };
+}
+
+/** Returns the header of a file of an earlier build, which recorded no IPv6 flows until now. */
+function withoutIpv6(json: unknown, nowMs: number): Header {
+  const { count, removedS, ...header } = ipv4HeaderSchema.parse(json);
+  const nowS = Math.floor(nowMs / 1_000);
+  return {
+    ipv4: { count, removedS },
+    ipv6: { count: 0, removedS: { passed: nowS, denied: nowS } },
+    ...header,
+  };
 }

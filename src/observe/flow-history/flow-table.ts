@@ -1,6 +1,9 @@
-import { randomInt } from 'node:crypto';
-import { i32At, u8At, u16At, u32At } from '#arrays/read.js';
-import { EVER_PASSED, type FlowColumns, FOLDED, FOLDED_BITS } from '#contracts/analysis/seen-flows.js';
+import { i32At, itemAt, u8At, u16At, u32At } from '#arrays/read.js';
+import { EVER_PASSED, type FlowColumns } from '#contracts/analysis/seen-flows.js';
+import { ADDRESS_WORDS } from '#contracts/policy/address-words.js';
+import type { Address, Family } from '#contracts/policy/policy-model.js';
+import { FOLDINGS, type Folding, foldedKey, foldingOf, sharerOf } from './folding.js';
+import { KeyHash } from './key-hash.js';
 
 /** The types of the columns. The order is that of a stored table. */
 const COLUMNS = {
@@ -14,60 +17,78 @@ const COLUMNS = {
   nameLists: Uint16Array,
   verdicts: Uint8Array,
 } as const satisfies { [Name in keyof FlowColumns]: unknown };
-export const COLUMN_NAMES = Object.keys(COLUMNS) as (keyof FlowColumns)[];
-export const ROW_BYTES = COLUMN_NAMES.reduce((sum, name) => sum + COLUMNS[name].BYTES_PER_ELEMENT, 0);
+const COLUMN_NAMES = Object.keys(COLUMNS) as (keyof FlowColumns)[];
+/** The columns with addresses, which have `ADDRESS_WORDS` elements for each row. */
+const ADDRESSES: readonly (keyof FlowColumns)[] = ['sources', 'destinations'];
 
-/** One source has at most this fraction of the rows, and as many again for its folded flows. */
+/**
+ * The maximum share of rows that one source can use. Its further flows are combined into as many additional
+ * rows for each of the foldings.
+ */
 const SOURCE_SHARE = 1 / 16;
 /** A full table removes this fraction of the rows that were last seen longest ago. */
 const REMOVED_SHARE = 1 / 8;
 const FIRST_ROWS = 4_096;
-const NETWORK = ~(2 ** (32 - FOLDED_BITS) - 1);
 const MAX_COUNT = 0xffff_ffff;
 
-/** One observation of a flow. `verdict`: a value of `VERDICT_NUMBER`. `times`: 0 updates the time only. */
+/** One observation of a flow. */
 export type Sighting = {
-  source: number;
-  destination: number;
-  service: number;
+  /** The words of the source, the words of the destination, and the service. */
+  readonly key: Uint32Array;
   atS: number;
+  /** A value of `VERDICT_NUMBER`. */
   verdict: number;
   passed: boolean;
   nameList: number;
+  /** How often the flow was seen. 0 updates the time only. */
   times: number;
 };
 
 /**
- * Flows by source, destination and service, in a hash table with open addressing. At `maxRows` rows, the rows
- * that were last seen longest ago are removed. While more than half of the rows are flows that never passed,
- * only such rows are removed, so that a flood of denied packets removes no flow that passed. One source has a
- * share of the rows; its further flows are folded.
+ * Flows of one family by source, destination and service, in a hash table with open addressing. At `maxRows`
+ * rows, the rows that were last seen longest ago are removed. While more than half of the rows are flows that
+ * never passed, only such rows are removed, so that a flood of denied packets removes no flow that passed.
+ * One source has a share of the rows; its further flows are folded.
  */
 export class FlowTable {
   columns: FlowColumns;
   count = 0;
   folded = 0;
-  /** The last time in seconds of rows that were removed because the table was full; 0 if there are none. */
+  /**
+   * The last time in seconds of flows that are not in the table because it was full, or because an earlier
+   * build did not record them; 0 if there are none.
+   */
   removedS = { passed: 0, denied: 0 };
   #capacity: number;
   /** For each slot of the hash table, the number of the row plus 1; 0: the slot is empty. */
   #slots: Int32Array;
   #deniedOnly = 0;
-  readonly #exactOf = new Map<number, number>();
-  readonly #foldedOf = new Map<number, number>();
-  /** Without it, senders could choose addresses and ports that fall into one slot. */
-  readonly #seed = randomInt(2 ** 32);
+  readonly #words: number;
+  readonly #hash: KeyHash;
+  readonly #foldings: readonly Folding[];
+  /** The key of the row that a method looks at. */
+  readonly #key: Uint32Array;
+  /** For each folding, the number of rows that a source has. */
+  readonly #counts: readonly Map<Address, number>[];
 
-  constructor(readonly maxRows: number) {
+  constructor(
+    readonly family: Family,
+    readonly maxRows: number,
+  ) {
+    this.#words = ADDRESS_WORDS[family];
+    this.#foldings = FOLDINGS[family];
+    this.#counts = this.#foldings.map(() => new Map());
+    this.#key = new Uint32Array(2 * this.#words + 1);
+    this.#hash = new KeyHash(this.#key.length);
     this.#capacity = Math.min(maxRows, FIRST_ROWS);
-    this.columns = newColumns(this.#capacity);
+    this.columns = newColumns(family, this.#capacity);
     this.#slots = new Int32Array(slotsFor(this.#capacity));
   }
 
   /** Replaces the content by stored rows, and removes the oldest ones if there are too many. */
   restore(columns: FlowColumns, count: number): void {
     this.#capacity = Math.max(count, Math.min(this.maxRows, FIRST_ROWS));
-    this.columns = copied(columns, count, this.#capacity, newColumns);
+    this.columns = this.#copied(count, this.#capacity, newColumns, columns);
     this.count = count;
     this.#recount();
     while (this.count > this.maxRows) this.#removeOldest(this.count - this.maxRows);
@@ -75,24 +96,24 @@ export class FlowTable {
 
   /** Records an observation. Returns false if the source has used its share, and the flow is not recorded. */
   record(sighting: Sighting): boolean {
-    const { source, destination, service } = sighting;
-    const row = this.#find(source, destination, service);
-    if (row >= 0) {
-      this.#update(row, sighting);
-      return true;
-    }
     const share = Math.ceil(this.maxRows * SOURCE_SHARE);
-    if ((this.#exactOf.get(source) ?? 0) < share) {
-      this.#insert(sighting, destination, service);
+    let sharer: Address | undefined;
+    for (let number = 0; number < this.#foldings.length; number++) {
+      // The first folding keeps the key.
+      const key = number === 0 ? sighting.key : foldedKey(sighting.key, itemAt(this.#foldings, number), this.#key);
+      const hash = this.#hash.of(key);
+      const row = this.#find(key, hash);
+      if (row >= 0) {
+        this.#update(row, sighting);
+        return true;
+      }
+      sharer ??= sharerOf(sighting.key, this.family);
+      if ((itemAt(this.#counts, number).get(sharer) ?? 0) >= share) continue;
+      this.#insert(sighting, key, hash);
+      this.#count(this.count - 1, number, sharer);
       return true;
     }
-    const network = (destination & NETWORK) >>> 0;
-    const protocol = (service & ~0xffff) | FOLDED;
-    const folded = this.#find(source, network, protocol >>> 0);
-    if (folded >= 0) this.#update(folded, sighting);
-    else if ((this.#foldedOf.get(source) ?? 0) < share) this.#insert(sighting, network, protocol >>> 0);
-    else return false;
-    return true;
+    return false;
   }
 
   /** Removes the rows that were last seen before a time in seconds. */
@@ -102,29 +123,45 @@ export class FlowTable {
 
   /** Returns a copy of the columns, whose buffers other threads can read. */
   shared(): FlowColumns {
-    return copied(this.columns, this.count, this.count, sharedColumns);
+    return this.#copied(this.count, this.count, sharedColumns);
   }
 
-  #find(source: number, destination: number, service: number): number {
-    const { sources, destinations, services } = this.columns;
+  /** Returns the row with a key; -1 if there is none. */
+  #find(key: Uint32Array, hash: number): number {
     const mask = this.#slots.length - 1;
-    for (let slot = this.#hash(source, destination, service) & mask; ; slot = (slot + 1) & mask) {
+    for (let slot = this.#slotOf(hash); ; slot = (slot + 1) & mask) {
       const row = i32At(this.#slots, slot) - 1;
-      if (row < 0) return -1;
-      if (
-        u32At(destinations, row) === destination &&
-        u32At(sources, row) === source &&
-        u32At(services, row) === service
-      )
-        return row;
+      if (row < 0 || this.#has(row, key)) return row;
     }
   }
 
-  #hash(source: number, destination: number, service: number): number {
-    let hash = Math.imul(source ^ this.#seed, 0x9e37_79b1);
-    hash = Math.imul(hash ^ (hash >>> 15) ^ destination, 0x85eb_ca6b);
-    hash = Math.imul(hash ^ (hash >>> 13) ^ service, 0xc2b2_ae35);
-    return (hash ^ (hash >>> 16)) >>> 0;
+  /** Returns the upper bits of a hash. */
+  #slotOf(hash: number): number {
+    return hash >>> (Math.clz32(this.#slots.length) + 1);
+  }
+
+  #has(row: number, key: Uint32Array): boolean {
+    const { sources, destinations, services } = this.columns;
+    const words = this.#words;
+    if (u32At(services, row) !== u32At(key, 2 * words)) return false;
+    for (let word = 0; word < words; word++) {
+      const at = row * words + word;
+      if (u32At(destinations, at) !== u32At(key, words + word) || u32At(sources, at) !== u32At(key, word)) return false;
+    }
+    return true;
+  }
+
+  /** Returns the key of a row. It is valid until the next call. */
+  #keyOf(row: number): Uint32Array {
+    const { sources, destinations, services } = this.columns;
+    const words = this.#words;
+    const key = this.#key;
+    for (let word = 0; word < words; word++) {
+      key[word] = u32At(sources, row * words + word);
+      key[words + word] = u32At(destinations, row * words + word);
+    }
+    key[2 * words] = u32At(services, row);
+    return key;
   }
 
   #update(row: number, { atS, verdict, passed, nameList, times }: Sighting): void {
@@ -142,14 +179,19 @@ export class FlowTable {
     } else verdicts[row] = before | ever;
   }
 
-  #insert(sighting: Sighting, destination: number, service: number): void {
+  #insert(sighting: Sighting, given: Uint32Array, hash: number): void {
+    // Removing rows and growing write to `#key`.
+    const key = this.count === this.#capacity ? given.slice() : given;
     if (this.count === this.maxRows) this.#removeOldest(1);
     if (this.count === this.#capacity) this.#grow();
     const row = this.count++;
     const { columns } = this;
-    columns.sources[row] = sighting.source;
-    columns.destinations[row] = destination;
-    columns.services[row] = service;
+    const words = this.#words;
+    for (let word = 0; word < words; word++) {
+      columns.sources[row * words + word] = u32At(key, word);
+      columns.destinations[row * words + word] = u32At(key, words + word);
+    }
+    columns.services[row] = u32At(key, 2 * words);
     columns.first[row] = sighting.atS;
     columns.last[row] = sighting.atS;
     // A flow that was open before the record began was seen once.
@@ -157,32 +199,28 @@ export class FlowTable {
     columns.denied[row] = sighting.passed ? 0 : sighting.times;
     columns.verdicts[row] = sighting.verdict | (sighting.passed ? EVER_PASSED : 0);
     columns.nameLists[row] = sighting.nameList;
-    this.#place(row);
-    this.#count(row);
+    this.#place(row, hash);
   }
 
   /** Adds a row to the hash table. */
-  #place(row: number): void {
-    const { sources, destinations, services } = this.columns;
+  #place(row: number, hash: number): void {
     const mask = this.#slots.length - 1;
-    let slot = this.#hash(u32At(sources, row), u32At(destinations, row), u32At(services, row)) & mask;
+    let slot = this.#slotOf(hash);
     while (i32At(this.#slots, slot) !== 0) slot = (slot + 1) & mask;
     this.#slots[slot] = row + 1;
   }
 
-  #count(row: number): void {
-    const { sources, services, verdicts } = this.columns;
-    const source = u32At(sources, row);
-    const isFolded = u32At(services, row) >= FOLDED;
-    const counts = isFolded ? this.#foldedOf : this.#exactOf;
-    counts.set(source, (counts.get(source) ?? 0) + 1);
-    if (isFolded) this.folded++;
-    if ((u8At(verdicts, row) & EVER_PASSED) === 0) this.#deniedOnly++;
+  /** Counts a new row. `folding`: the number of its folding. */
+  #count(row: number, folding: number, sharer: Address): void {
+    const counts = itemAt(this.#counts, folding);
+    counts.set(sharer, (counts.get(sharer) ?? 0) + 1);
+    if (folding > 0) this.folded++;
+    if ((u8At(this.columns.verdicts, row) & EVER_PASSED) === 0) this.#deniedOnly++;
   }
 
   #grow(): void {
     this.#capacity = Math.min(this.maxRows, 2 * this.#capacity);
-    this.columns = copied(this.columns, this.count, this.#capacity, newColumns);
+    this.columns = this.#copied(this.count, this.#capacity, newColumns);
     this.#index();
   }
 
@@ -207,7 +245,10 @@ export class FlowTable {
     if (count === this.count) return;
     for (const name of COLUMN_NAMES) {
       const column = this.columns[name];
-      for (let row = 0; row < count; row++) column[row] = column[u32At(kept, row)] as number;
+      const each = elementsOf(name, this.family);
+      for (let row = 0; row < count; row++)
+        for (let word = 0; word < each; word++)
+          column[row * each + word] = column[u32At(kept, row) * each + word] as number;
     }
     this.count = count;
     this.#recount();
@@ -216,17 +257,19 @@ export class FlowTable {
   /** Builds the hash table again. */
   #index(): void {
     this.#slots = new Int32Array(slotsFor(this.#capacity));
-    for (let row = 0; row < this.count; row++) this.#place(row);
+    for (let row = 0; row < this.count; row++) this.#place(row, this.#hash.of(this.#keyOf(row)));
   }
 
   /** Builds the hash table and the counts again. */
   #recount(): void {
     this.#index();
-    this.#exactOf.clear();
-    this.#foldedOf.clear();
+    for (const counts of this.#counts) counts.clear();
     this.folded = 0;
     this.#deniedOnly = 0;
-    for (let row = 0; row < this.count; row++) this.#count(row);
+    for (let row = 0; row < this.count; row++) {
+      const folding = foldingOf(u32At(this.columns.services, row), this.family);
+      this.#count(row, folding, sharerOf(this.#keyOf(row), this.family));
+    }
   }
 
   /** Changes the lists of names of all rows. */
@@ -234,28 +277,45 @@ export class FlowTable {
     const { nameLists } = this.columns;
     for (let row = 0; row < this.count; row++) nameLists[row] = next(u16At(nameLists, row));
   }
+
+  /** Returns a copy of the first `count` rows in columns of `rows` rows. */
+  #copied(count: number, rows: number, make: MakeColumns, columns = this.columns): FlowColumns {
+    const copy = make(this.family, rows);
+    for (const name of COLUMN_NAMES) copy[name].set(columns[name].subarray(0, count * elementsOf(name, this.family)));
+    return copy;
+  }
 }
 
 /** At least half of the slots are empty. */
 const slotsFor = (rows: number): number => 2 ** Math.ceil(Math.log2(2 * rows));
 
-type MakeColumns = (rows: number) => FlowColumns;
+/** The number of elements that a column has for each row. */
+const elementsOf = (name: keyof FlowColumns, family: Family): number =>
+  ADDRESSES.includes(name) ? ADDRESS_WORDS[family] : 1;
 
-const newColumns: MakeColumns = (rows) => columnsOver((bytes) => new ArrayBuffer(bytes), rows);
-const sharedColumns: MakeColumns = (rows) => columnsOver((bytes) => new SharedArrayBuffer(bytes), rows);
+type MakeColumns = (family: Family, rows: number) => FlowColumns;
 
-/** Returns the columns of `rows` rows over buffers that `buffer` returns, in the order of `COLUMN_NAMES`. */
-export function columnsOver(buffer: (bytes: number) => ArrayBufferLike, rows: number): FlowColumns {
+const newColumns: MakeColumns = (family, rows) => columnsOver((bytes) => new ArrayBuffer(bytes), family, rows);
+const sharedColumns: MakeColumns = (family, rows) => columnsOver((bytes) => new SharedArrayBuffer(bytes), family, rows);
+
+/** Returns the columns of `rows` rows over buffers that `buffer` returns, in the order of a stored table. */
+export function columnsOver(buffer: (bytes: number) => ArrayBufferLike, family: Family, rows: number): FlowColumns {
   return Object.fromEntries(
-    COLUMN_NAMES.map((name) => [
-      name,
-      new COLUMNS[name](buffer(rows * COLUMNS[name].BYTES_PER_ELEMENT) as ArrayBuffer, 0, rows),
-    ]),
+    COLUMN_NAMES.map((name) => {
+      const elements = rows * elementsOf(name, family);
+      return [name, new COLUMNS[name](buffer(elements * COLUMNS[name].BYTES_PER_ELEMENT) as ArrayBuffer, 0, elements)];
+    }),
   ) as FlowColumns;
 }
 
-function copied(columns: FlowColumns, count: number, rows: number, make: MakeColumns): FlowColumns {
-  const copy = make(rows);
-  for (const name of COLUMN_NAMES) copy[name].set(columns[name].subarray(0, count));
-  return copy;
+/** Returns the bytes of the first `count` rows, in the order of a stored table. They are copies. */
+export function bytesOfRows(columns: FlowColumns, family: Family, count: number): Uint8Array[] {
+  return COLUMN_NAMES.map((name) => {
+    const rows = columns[name].slice(0, count * elementsOf(name, family));
+    return new Uint8Array(rows.buffer, rows.byteOffset, rows.byteLength);
+  });
 }
+
+/** The number of bytes of a row of a family in a stored table. */
+export const rowBytes = (family: Family): number =>
+  COLUMN_NAMES.reduce((sum, name) => sum + COLUMNS[name].BYTES_PER_ELEMENT * elementsOf(name, family), 0);

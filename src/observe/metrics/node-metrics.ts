@@ -13,7 +13,8 @@ export function nodeMetrics({ gauge, counter }: Families) {
   const generation = gauge('weir_policy_generation', 'Generation of the active policy.');
   const direct = gauge(
     'weir_dataplane_direct',
-    '1 while passed packets are forwarded directly to an interface, 0 while the network stack forwards them.',
+    '1 while passed packets are forwarded directly to an interface, 0 while the network stack forwards them. IPv6: with `dataplane.ipv6: enforce`.',
+    'family',
   );
   const flows = gauge('weir_dataplane_flows', 'Flows in the flow table.');
   const halfOpen = gauge(
@@ -106,7 +107,11 @@ export function nodeMetrics({ gauge, counter }: Families) {
       generation.set(stats.generation);
       const { dataplane } = stats;
       if (dataplane === null) return;
-      direct.set(dataplane.forwarding.way === 'direct' ? 1 : 0);
+      for (const [family, now] of [
+        ['ipv4', dataplane.forwarding],
+        ['ipv6', dataplane.ipv6Forwarding],
+      ] as const)
+        if (now !== null) direct.set({ family }, now.way === 'direct' ? 1 : 0);
       flows.set(dataplane.activeFlows);
       halfOpen.set(dataplane.halfOpenFlows);
       sweep.set(dataplane.sweep.tookMs / 1_000);

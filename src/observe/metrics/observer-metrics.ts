@@ -24,7 +24,7 @@ export function observerMetrics({ gauge, counter }: Families) {
   const seenFlows = gauge('weir_flow_history_flows', 'Seen flows that are recorded (`flow_history`).');
   const foldedFlows = gauge(
     'weir_flow_history_folded',
-    'Recorded flows that stand for all flows of one source and protocol to a network, because the source has used its share.',
+    'Recorded rows that stand for several flows, because their source has used its share.',
   );
   const notRecorded = counter(
     'weir_flow_history_not_recorded_total',

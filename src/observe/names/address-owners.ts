@@ -1,4 +1,6 @@
 import type { OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
+import { type AddressKey, addressKey } from '#contracts/policy/address-words.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 
 /**
  * The pod or node that owned an address from `sinceMs` (inclusive) to `untilMs` (exclusive), in milliseconds
@@ -7,14 +9,14 @@ import type { OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owne
 type Term = { readonly owner: OwnerName; readonly sinceMs: number; readonly untilMs: number };
 
 /**
- * The pods and nodes that own IPv4 addresses over time, so that an event gets the name of the pod that had
+ * The pods and nodes that own addresses over time, so that an event gets the name of the pod that had
  * the address at the time of the event. Above `capacity` addresses, further addresses have no owner. Former
  * owners are kept for the `formerAddresses` addresses that changed last, at most `formerEach` for each
  * address.
  */
 export class AddressOwners {
-  readonly #current = new Map<number, Term>();
-  readonly #former = new Map<number, readonly Term[]>();
+  readonly #current = new Map<AddressKey, Term>();
+  readonly #former = new Map<AddressKey, readonly Term[]>();
 
   constructor(
     readonly capacity = 200_000,
@@ -27,38 +29,39 @@ export class AddressOwners {
     return this.#current.size === 0 && this.#former.size === 0;
   }
 
-  /** Returns the owner of an IPv4 address at a time in milliseconds since 1970. An IPv6 address has none. */
-  of(address: number | string | null, atMs: number): OwnerName | null {
-    if (typeof address !== 'number') return null;
-    const current = this.#current.get(address);
+  /** Returns the owner of an address at a time in milliseconds since 1970. */
+  of(address: Address | null, atMs: number): OwnerName | null {
+    if (address === null || this.isEmpty) return null;
+    const key = addressKey(address);
+    const current = this.#current.get(key);
     if (current !== undefined && atMs >= current.sinceMs) return current.owner;
-    const former = this.#former.get(address);
+    const former = this.#former.get(key);
     return former?.findLast(({ sinceMs, untilMs }) => sinceMs <= atMs && atMs < untilMs)?.owner ?? null;
   }
 
   change({ replaces, changes, sinceMs }: OwnerChanges): void {
     if (replaces) {
-      const owned = new Set(changes.map(({ address }) => address));
-      for (const address of [...this.#current.keys()]) if (!owned.has(address)) this.#set(address, null, sinceMs);
+      const owned = new Set(changes.map(({ address }) => addressKey(address)));
+      for (const key of [...this.#current.keys()]) if (!owned.has(key)) this.#set(key, null, sinceMs);
     }
-    for (const { address, owner } of changes) this.#set(address, owner, sinceMs);
+    for (const { address, owner } of changes) this.#set(addressKey(address), owner, sinceMs);
   }
 
-  #set(address: number, owner: OwnerName | null, sinceMs: number): void {
-    const current = this.#current.get(address);
+  #set(key: AddressKey, owner: OwnerName | null, sinceMs: number): void {
+    const current = this.#current.get(key);
     if (current !== undefined) {
       if (owner !== null && isSame(current.owner, owner)) return;
-      this.#current.delete(address);
-      this.#remember(address, { ...current, untilMs: sinceMs });
+      this.#current.delete(key);
+      this.#remember(key, { ...current, untilMs: sinceMs });
     }
     if (owner !== null && this.#current.size < this.capacity)
-      this.#current.set(address, { owner, sinceMs, untilMs: Number.POSITIVE_INFINITY });
+      this.#current.set(key, { owner, sinceMs, untilMs: Number.POSITIVE_INFINITY });
   }
 
-  #remember(address: number, term: Term): void {
-    const earlier = this.#former.get(address) ?? [];
-    this.#former.delete(address);
-    this.#former.set(address, [...earlier, term].slice(-this.formerEach));
+  #remember(key: AddressKey, term: Term): void {
+    const earlier = this.#former.get(key) ?? [];
+    this.#former.delete(key);
+    this.#former.set(key, [...earlier, term].slice(-this.formerEach));
     if (this.#former.size <= this.formerAddresses) return;
     // Remove the address that changed longest ago: a `Map` iterates over its keys in insertion order.
     const [oldest] = this.#former.keys();

@@ -1,5 +1,7 @@
 import { textAt } from '#arrays/texts.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import { type AddressKey, addressKey } from '#contracts/policy/address-words.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { Decider, RuleNames } from '#contracts/policy/rule-names.js';
 import { rankOf } from '#contracts/policy/verdict-word.js';
 import type { RuleNameHistory } from '#dataplane/events/rule-name-history.js';
@@ -38,7 +40,7 @@ export class RuleNameResolver {
   /** For each result that names the default of a policy, the rule names of this policy. */
   readonly #ofDefaults = new WeakMap<NamedDecider, RuleNames>();
   #cached: RuleNames | undefined;
-  readonly #bySource = new Map<number, readonly string[]>();
+  readonly #bySource = new Map<AddressKey, readonly string[]>();
 
   constructor(ruleNameHistory: RuleNameHistory) {
     this.#ruleNameHistory = ruleNameHistory;
@@ -63,8 +65,8 @@ export class RuleNameResolver {
   }
 
   /**
-   * Returns the names of the rule or default that decided. The verdict word `word` contains the rank of this
-   * rule or default in the program of `generation`.
+   * Returns the names of the rule or default that decided. The verdict word `word` contains its rank
+   * (position) in the policy with this generation (activation number).
    */
   ofWord(generation: number, word: number): NamedDecider {
     const ruleNames = this.#ruleNameHistory.ofGeneration(generation);
@@ -95,20 +97,21 @@ export class RuleNameResolver {
    */
   groupsOfSource(
     decider: NamedDecider,
-    source: number | string | null,
+    source: Address | null,
     owner: OwnerName | null,
   ): readonly string[] | null | undefined {
     const ruleNames = this.#ofDefaults.get(decider);
-    if (ruleNames === undefined || typeof source !== 'number') return undefined;
+    if (ruleNames === undefined || source === null) return undefined;
     if (owner !== null && ruleNames.sources.hasSelectors) return null;
     if (this.#cached !== ruleNames || this.#bySource.size >= CACHED_SOURCES) this.#bySource.clear();
     this.#cached = ruleNames;
-    const known = this.#bySource.get(source);
+    const key = addressKey(source);
+    const known = this.#bySource.get(key);
     if (known !== undefined) return known;
     const groups = groupsWith(ruleNames.sources, source, NAMED_GROUPS).map((group) =>
       textAt(ruleNames.groupIds, group),
     );
-    this.#bySource.set(source, groups);
+    this.#bySource.set(key, groups);
     return groups;
   }
 

@@ -1,12 +1,12 @@
 import { u32At } from '#arrays/read.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { EventBatch, type PackedEvents, RECORD_WORDS } from '#dataplane/events/batch.js';
 import { EVENT_FLAG } from '#dataplane/events/event.js';
-import { AT, recordType, startOf, wide } from './messages/event-record.js';
+import { AT, isIcmpRecord, recordType, startOf, wide } from './messages/event-record.js';
 
 const HAS_PORTS = new Set<number>(PORT_PROTOCOLS);
 /** The number of 32-bit words that `#keyOf` writes at most. */
-const KEY_WORDS = 17;
+const KEY_WORDS = 19;
 const FIRST_ROWS = 64;
 const DESTINATION_PORT = 0xffff_0000;
 /**
@@ -17,7 +17,6 @@ const DETAILS = { flow: 0xffff_0000, icmp: 0xff00_ffff, packet: 0xff00_0000 } as
 /** The words of `struct event` that begin a 64-bit count: of packets and bytes, in both directions. */
 const FLOW_COUNTS = [AT.packets, AT.packets + 2, AT.bytes, AT.bytes + 2] as const;
 const PACKET_COUNTS = [AT.packets] as const;
-const NO_COUNTS = [] as const;
 
 /**
  * Kernel events of which equal ones are one row: the latest record with its counts of packets and bytes
@@ -84,24 +83,25 @@ export class RecordFold {
     key.fill(0);
     key[0] = kind;
     key[1] = u32At(words, at + AT.ifindex);
-    key[2] = u32At(words, at + AT.source);
-    key[3] = u32At(words, at + AT.destination);
-    const hasPorts = HAS_PORTS.has(kind >>> 24);
-    key[4] = hasPorts ? u32At(words, at + AT.ports) & DESTINATION_PORT : 0;
-    const isIcmp = kind >>> 24 === IPPROTO.icmp;
-    key[5] = details & (isPacket ? (isIcmp ? DETAILS.icmp : DETAILS.packet) : DETAILS.flow);
-    key[6] = u32At(words, at + AT.epoch);
-    key[7] = u32At(words, at + AT.hit);
-    key[8] = u32At(words, at + AT.hitCheck);
-    if ((flags & EVENT_FLAG.ipv6) !== 0) {
-      // The addresses of an IPv6 packet are in the words of the counts.
-      for (let word = 0; word < 8; word++) key[9 + word] = u32At(words, at + AT.packets + word);
-      return NO_COUNTS;
+    for (let word = 0; word < 4; word++) {
+      key[2 + word] = u32At(words, at + AT.source + word);
+      key[6 + word] = u32At(words, at + AT.destination + word);
     }
+    const hasPorts = HAS_PORTS.has(kind >>> 24);
+    const isIcmp = isIcmpRecord(kind, details);
+    key[10] = hasPorts ? u32At(words, at + AT.ports) & DESTINATION_PORT : 0;
+    key[11] = details & (isPacket ? (isIcmp ? DETAILS.icmp : DETAILS.packet) : DETAILS.flow);
+    key[12] = u32At(words, at + AT.epoch);
+    key[13] = u32At(words, at + AT.hit);
+    key[14] = u32At(words, at + AT.hitCheck);
     if ((flags & EVENT_FLAG.translated) === 0) return isPacket ? PACKET_COUNTS : FLOW_COUNTS;
-    // The destination before DNAT is in the words of the counts of replies.
-    key[9] = u32At(words, at + AT.packets + 2);
-    key[10] = hasPorts ? u32At(words, at + AT.bytes + 2) : 0;
+    // A translated record stores the destination before DNAT in the words for the counts of replies, and its
+    // port in the word `details`.
+    for (let word = 0; word < 2; word++) {
+      key[15 + word] = u32At(words, at + AT.packets + 2 + word);
+      key[17 + word] = u32At(words, at + AT.bytes + 2 + word);
+    }
+    if (hasPorts) key[11] |= details & 0xffff;
     return PACKET_COUNTS;
   }
 

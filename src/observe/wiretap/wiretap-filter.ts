@@ -1,14 +1,22 @@
+import { covers, ofFamily } from '#addresses/ip-address.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
-import { IPPROTO, PORT_PROTOCOLS, type Prefix, type Range, type Verdict } from '#contracts/policy/policy-model.js';
+import {
+  type Address,
+  IPPROTO,
+  PORT_PROTOCOLS,
+  type Prefix,
+  type Range,
+  type Verdict,
+} from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
-import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
+import { EVENT_TYPE } from '#dataplane/events/event.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import { nameTest } from '#observe/names/name-test.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
-import { AT, recordType, startOf, verdictName } from '#observe/wiretap/messages/event-record.js';
+import { AT, addressAt, isOfIpv6, recordType, startOf, verdictName } from '#observe/wiretap/messages/event-record.js';
 import type { Seen } from './seen-batch.js';
 
 const FLOW_TYPES = ['flow', 'flow_end', 'flow_suspend', 'flow_resume'] as const;
@@ -73,13 +81,15 @@ export class CompiledFilter {
       [
         isNamed !== null,
         (words, at) =>
-          names.of(u32At(words, at + AT.destination)).some((name) => isNamed?.(name)) ||
-          names.of(u32At(words, at + AT.source)).some((name) => isNamed?.(name)),
+          [AT.destination, AT.source].some((field) => {
+            const address = addressAt(words, at + field, u32At(words, at + AT.details));
+            return names.of(address).some((name) => isNamed?.(name));
+          }),
       ],
     ];
     this.#records = records.filter(([asked]) => asked).map(([, test]) => test);
     const lookups: [asked: boolean, test: (lookup: SeenLookup) => boolean][] = [
-      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
+      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => covers(prefix, source))],
       [filter.verdicts.length > 0, ({ word }) => filter.verdicts.includes(verdictOf(word) ?? 'deny')],
       [isNamed !== null, ({ hostname }) => isNamed?.(hostname) === true],
       [isDecided !== null, ({ generation, word }) => isDecided?.(ruleNameResolver.ofWord(generation, word)) === true],
@@ -88,10 +98,10 @@ export class CompiledFilter {
     const connections: [asked: boolean, test: (seen: SeenConnection) => boolean][] = [
       [filter.types.length > 0, ({ kind }) => wants(kind)],
       [filter.verdicts.length > 0, ({ verdict }) => filter.verdicts.includes(verdict)],
-      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => contains(prefix, source))],
+      [filter.sources.length > 0, ({ source }) => filter.sources.some((prefix) => covers(prefix, source))],
       [
         filter.destinations.length > 0,
-        ({ destination }) => filter.destinations.some((prefix) => contains(prefix, destination)),
+        ({ destination }) => filter.destinations.some((prefix) => covers(prefix, destination)),
       ],
       [
         filter.ports.length > 0,
@@ -159,17 +169,16 @@ function shownVerdict(kind: number): Verdict {
   return (kind & 0xff) === EVENT_TYPE.dropped ? 'deny' : (verdictName(kind) ?? 'allow');
 }
 
-function addressTest(prefixes: readonly Prefix<number>[], field: number): RecordTest {
+function addressTest(prefixes: readonly Prefix[], field: number): RecordTest {
+  const ipv4 = ofFamily(prefixes, 'ipv4');
+  const ipv6 = ofFamily(prefixes, 'ipv6');
   return (words, at) => {
-    // A filter contains only IPv4 prefixes, which never match an IPv6 address.
-    if ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.ipv6) return false;
-    const address = u32At(words, at + field);
-    return prefixes.some((prefix) => contains(prefix, address));
+    const details = u32At(words, at + AT.details);
+    const [matching, address]: [readonly Prefix[], Address] = isOfIpv6(details)
+      ? [ipv6, ipv6.length === 0 ? 0n : addressAt(words, at + field, details)]
+      : [ipv4, u32At(words, at + field)];
+    return matching.some((prefix) => covers(prefix, address));
   };
-}
-
-function contains({ address, length }: Prefix<number>, tested: number): boolean {
-  return length === 0 || (tested ^ address) >>> (32 - length) === 0;
 }
 
 function portTest(ranges: readonly Range[]): RecordTest {

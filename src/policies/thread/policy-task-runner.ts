@@ -16,8 +16,7 @@ import { explain } from '#policy/explain/explain.js';
 import { listing } from '#policy/explain/listing.js';
 import { CompileTooLarge } from '#policy/model/budget.js';
 import { membershipOf } from '#policy/model/sources/group-sets.js';
-import { ProofMemory } from '#policy/proof/proof-memory.js';
-import { sampleOf } from '#policy/proof/proof-sample.js';
+import { proofMemories, samplesOf } from '#policy/proof/proof-sample.js';
 import { PolicyWriter } from '#service-plane/policy-image.js';
 import { LatestFew } from './latest-few.js';
 import type {
@@ -88,7 +87,7 @@ class PolicyTaskRunner {
   /** The last former policy with which an assertion compared. */
   readonly #former = new LatestFew<Policy>(1);
   readonly #memory = new CompileMemory();
-  readonly #proofs = new ProofMemory();
+  readonly #proofs = proofMemories();
   readonly #containingGroups = new ContainingGroups();
   readonly #writer = new PolicyWriter();
   /** The tasks that wait for the members (addresses) of selectors, by their id. */
@@ -201,7 +200,7 @@ class PolicyTaskRunner {
     return { kind: 'measured', size: changeSize(former, measuredParts(parsed.parts)) };
   }
 
-  /** Returns null if the cache does not contain the revision before. */
+  /** Returns the size of a policy change; null if the cache does not contain the earlier revision. */
   #size(before: string | null, { parts }: ParsedPolicy): ChangeSize | null {
     if (before === null) return changeSize(null, measuredParts(parts));
     const former = this.#parsed.get(before);
@@ -244,7 +243,7 @@ class PolicyTaskRunner {
       if (key !== null) this.#explained.keep(key, policy);
       read.push(policy);
     }
-    return { kind: 'analysed', answer: analyse(read, question) };
+    return { kind: 'analysed', answer: analyse(read, question, surroundings.ipv6) };
   }
 
   checkAssertions(work: CheckAssertions): PolicyResult<CheckAssertions> {
@@ -252,7 +251,8 @@ class PolicyTaskRunner {
     const [before, after] = [work.before, work.after].map((of) => this.#model(of, surroundings));
     if (before === undefined || after === undefined) return { kind: 'unknown' };
     const over = performance.now() + budgetMs;
-    const check = checkedWrite(before, after, assertions, { limit, isOver: () => performance.now() >= over });
+    const isOver = () => performance.now() >= over;
+    const check = checkedWrite(before, after, assertions, { limit, isOver, ipv6: surroundings.ipv6 });
     const needed = check.needsFormer.filter((id) => former?.[id] === undefined);
     if (needed.length > 0) return { kind: 'needs_former', assertions: check.needsFormer };
     const found = check.found(({ id }) => this.#formerPolicy(former?.[id] ?? null, surroundings));
@@ -260,19 +260,19 @@ class PolicyTaskRunner {
   }
 
   /**
-   * Returns the model of a policy in force; undefined if it is neither in the cache nor in the task. Without
-   * an active policy, `policy.fallback` decides everything.
+   * Returns the model of a policy in force; undefined if neither the cache nor the task contains the policy.
+   * While no policy is active, the setting `policy.fallback` decides all packets.
    */
   #model(of: KnownPolicy | null, surroundings: PolicySurroundings): Policy | undefined {
     const { fallback } = surroundings;
     if (of === null) return { groups: [], default: { action: fallback, mode: 'enforce', from: 'fallback' } };
     const parsed = this.#parsedPolicy(of, surroundings);
     if (parsed === undefined) return undefined;
-    // The policy before a write can be one that this build cannot read any more.
+    // The earlier policy may be one that this build cannot read any more: treat it as no policy.
     return 'kind' in parsed ? this.#model(null, surroundings) : policyOf(parsed.parts, fallback);
   }
 
-  /** Returns null for a policy that this build cannot read any more. */
+  /** Returns an earlier policy; null if this build cannot read it any more. */
   #formerPolicy(of: KnownPolicy | null, surroundings: PolicySurroundings): Policy | null {
     if (of === null) return null;
     const known = this.#former.get(of.key);
@@ -287,7 +287,7 @@ class PolicyTaskRunner {
     const read = readText(text, surroundings, null, { isStored: true });
     if (!read.ok) return { kind: 'unreadable', code: read.code, problems: read.problems };
     try {
-      const listed = new TextEncoder().encode(listing(compile(read.policy, { membership })));
+      const listed = new TextEncoder().encode(listing(compile(read.policy, { membership, ipv6: surroundings.ipv6 })));
       return { kind: 'described', warnings: read.warnings, listing: listed.slice(0, maxBytes) };
     } catch (error) {
       if (error instanceof CompileTooLarge) return { kind: 'too_large', detail: error.message };
@@ -319,6 +319,7 @@ class PolicyTaskRunner {
   ): Omit<Prepared, 'warnings'> | TooLarge {
     const { mode, groups } = parts;
     const { compile: compiled, surroundings } = work;
+    const { ipv6 } = surroundings;
     try {
       return {
         mode,
@@ -326,10 +327,13 @@ class PolicyTaskRunner {
         integrations: [...new Set(groups.flatMap(({ integrations }) => integrations))].sort(),
         selectors: policy.groups.flatMap(({ selectors }) => selectors),
         scope: membership.scope,
-        program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory, membership }) : null,
+        program: compiled && mode !== 'disabled' ? compile(policy, { memory: this.#memory, membership, ipv6 }) : null,
         hasFormer: membership.former !== undefined && membership.former.addresses.length > 0,
         inspected: compiled && surroundings.servicePlane ? this.#inspected(policy, groups) : null,
-        sample: compiled && mode !== 'disabled' ? afterwards(() => sampleOf(policy, this.#proofs, membership)) : null,
+        samples:
+          compiled && mode !== 'disabled'
+            ? afterwards(() => samplesOf(policy, { ipv6, memories: this.#proofs, membership }))
+            : null,
       };
     } catch (error) {
       if (!(error instanceof CompileTooLarge)) throw error;
@@ -360,13 +364,13 @@ class PolicyTaskRunner {
 type Finish = (membership: ListedMembership) => PolicyResult<PrepareWithMembers>;
 
 /**
- * Runs `make`, which computes the proof sample (packets with expected verdicts), after the thread has
- * replied to its current task. So the reply does not wait for the sample.
+ * Runs `make`, which computes the proof samples (packets with expected verdicts), after the thread has
+ * replied to its current task. So the reply does not wait for the samples.
  */
 function afterwards<T>(make: () => T): Promise<T> {
   const made = new Promise((resolve) => setImmediate(resolve)).then(make);
-  // Mark the promise as handled; the requester of the sample still receives a failure. Without this line, a
-  // failed sample that no thread requests would end the thread by an unhandled rejection.
+  // Mark the promise as handled; the requester of the samples still receives a failure. Without this line,
+  // failed samples that no thread requests would end the thread by an unhandled rejection.
   made.catch(() => {});
   return made;
 }

@@ -87,14 +87,14 @@ export function createPolicyThread({
         () => report(null),
         () => {},
       );
-    const { result, sampleId } = await thread.request('perform', [work], transfer ? ownBuffers(work) : []);
-    if (!('sample' in result)) return result;
-    if (sampleId === null) return result;
-    const sample = thread.request('sample', [sampleId]);
-    // Mark the promise as handled; the requester of the sample still receives a failure. Without this line, a
-    // failed sample that no code requests could end the process by an unhandled rejection.
-    sample.catch(() => {});
-    return { ...result, sample };
+    const { result, samplesId } = await thread.request('perform', [work], transfer ? ownBuffers(work) : []);
+    if (!('samples' in result)) return result;
+    if (samplesId === null) return result;
+    const samples = thread.request('samples', [samplesId]);
+    // Mark the promise as handled; the requester of the samples still receives a failure. Without this line,
+    // failed samples that no code requests could end the process by an unhandled rejection.
+    samples.catch(() => {});
+    return { ...result, samples };
   };
 
   return {

@@ -7,7 +7,7 @@ import type { Action, Selector } from '#contracts/policy/policy-model.js';
 import type { Problem, Warning } from '#contracts/policy/policy-problem.js';
 import type { TextEdit } from '#contracts/policy/policy-record.js';
 import type { Program } from '#contracts/policy/program.js';
-import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { ProofSamples } from '#contracts/policy/proof-types.js';
 import type { ChangeSize } from '#contracts/policy/revision.js';
 import type { InspectionImage, PolicyImage } from '#contracts/service-plane/inspection-image.js';
 import type { ExplainQuery, Explanation } from '#policy/explain/explain.js';
@@ -23,11 +23,16 @@ export type PolicySurroundings = {
   readonly servicePlane: boolean;
   /** Whether the datapath also classifies packets to and from the node itself. */
   readonly policesNode: boolean;
+  /**
+   * Whether the datapath enforces IPv6 policies: `dataplane.ipv6` is `enforce`. Then documents may have IPv6
+   * addresses, and programs have the tables of both families.
+   */
+  readonly ipv6: boolean;
 };
 
 /**
- * A policy as JSON text. In the envelope form, `body` is an envelope. In the singleton form, it is a
- * PolicyConfig, and `recordMode` is the mode of its policy record.
+ * A policy as JSON text. In the envelope form, `body` is an envelope. In the singleton form (without name and
+ * mode), it is a PolicyConfig, and `recordMode` is the mode of its policy record.
  */
 export type PolicyText = {
   readonly body: Uint8Array;
@@ -52,8 +57,8 @@ export type PreparePolicy = {
   /** The cache key of the policy for later tasks, see `textKey`. */
   readonly key: string;
   /**
-   * The cache key of the revision before, with which the policy is compared; null for the first revision. If
-   * omitted, the policy is not compared.
+   * The cache key of the previous revision, with which the policy is compared; null for the first revision.
+   * Omitted if no comparison is needed.
    */
   readonly before?: string | null;
   /**
@@ -93,7 +98,8 @@ export type PrepareStored = {
 
 /**
  * A task for the policy thread: end the last task that returned `needs_members`. `membership`: which
- * selectors are resolved, and the members (addresses) that they select, for the compilation and the proof.
+ * selectors are resolved, and the members (addresses) that they select, for the compilation and the proof
+ * (test of a compiled policy in the kernel).
  */
 export type PrepareWithMembers = {
   readonly kind: 'prepare_with_members';
@@ -102,8 +108,8 @@ export type PrepareWithMembers = {
 };
 
 /**
- * A task for the policy thread: compare the policy with the cache key `key` with the text of the revision
- * before, which the cache did not contain when the policy was prepared.
+ * A task for the policy thread: compare the policy with the cache key `key` with the previous revision. Its
+ * text is in the task, because the cache did not contain it when the policy was prepared.
  */
 export type MeasurePolicy = { readonly kind: 'measure'; readonly key: string; readonly before: PolicyText };
 /** `size`: null if the cache does not contain the policy any more, or if the text before is not JSON. */
@@ -142,20 +148,26 @@ export type Prepared = {
   readonly program: Program | null;
   /** Whether the compiled policy has rules for unused sets of selectors, see `ListedMembership.former`. */
   readonly hasFormer: boolean;
-  /** The policy for the service plane; null if the compiled policy alone can decide connections. */
+  /**
+   * The policy for the service plane (TLS and HTTP inspection); null if the compiled policy alone can decide
+   * connections.
+   */
   readonly inspected: Inspected | null;
   /**
    * The packets with which the datapath is checked before the activation (proof). The thread computes them
    * while the main thread stages the program. Null if no program was compiled.
    */
-  readonly sample: Promise<ProofSample> | null;
+  readonly samples: Promise<ProofSamples> | null;
 };
 type PreparedPolicy = Prepared & {
   readonly kind: 'prepared';
   /** The JSON text of the PolicyConfig, byte for byte as the client sent it. */
   readonly policyJson: Uint8Array;
   readonly name: string | null;
-  /** The size of the change; null if the task names no revision before, or one that is not in the cache. */
+  /**
+   * The size of the change; null if the task contains no previous revision, or if that revision is not in the
+   * cache.
+   */
   readonly size: ChangeSize | null;
 };
 type PreparedGroup = Prepared & {
@@ -167,7 +179,7 @@ type PreparedGroup = Prepared & {
   readonly groupJson: Uint8Array;
   readonly size: ChangeSize;
 };
-/** The policy has selectors. The task ends with `PrepareWithMembers`. */
+/** The result of a task whose policy has Kubernetes selectors. A task `PrepareWithMembers` must follow. */
 type NeedsMembers = { readonly kind: 'needs_members'; readonly id: number; readonly selectors: readonly Selector[] };
 type PreparedStored = Omit<Prepared, 'warnings'> & { readonly kind: 'prepared_stored' };
 type NoSuchGroup = { readonly kind: 'no_such_group' };
@@ -224,7 +236,7 @@ export type AnalysePolicies = {
   readonly question: AnalysisQuestion;
 };
 type AnalysedPolicies = { readonly kind: 'analysed'; readonly answer: AnalysisAnswer };
-/** `policy`: the index of the policy in the task that cannot be read. */
+/** An error: this build cannot read a policy of the task. `policy`: its index in the task. */
 type UnreadablePolicy = Unreadable & { readonly policy: number };
 
 /**
@@ -250,12 +262,15 @@ export type CheckAssertions = {
   readonly former: Readonly<Record<string, KnownPolicy | null>> | undefined;
   /** Assertions that are not checked within this time are unknown. */
   readonly budgetMs: number;
-  /** The maximum number of regions of each assertion in the result. */
+  /** The maximum number of regions (sets of flows) of each assertion in the result. */
   readonly limit: number;
 };
-/** `found`: the assertions that do not hold after the write. */
+/** The result: the assertions that are not true after the write. */
 type CheckedAssertions = { readonly kind: 'checked_assertions'; readonly found: readonly CheckedAssertion[] };
-/** The check needs the former policies of these assertions. The task must be repeated with them. */
+/**
+ * The thread needs the earlier policies with which these assertions compare. The task must be repeated with
+ * them.
+ */
 type NeedsFormer = { readonly kind: 'needs_former'; readonly assertions: readonly string[] };
 
 export type PolicyWork =
@@ -284,16 +299,16 @@ type ResultOfKind = {
 export type PolicyResult<W extends PolicyWork> = ResultOfKind[W['kind']];
 
 /**
- * The result of a task in the form that the thread sends. The thread computes the proof sample after its
- * reply, so the reply contains a sample id instead. The main thread requests the sample with this id.
+ * The result of a task in the form that the thread sends. The thread computes the proof samples after its
+ * reply, so the reply contains an id instead. The main thread requests the samples with this id.
  */
-type WithoutPromise<R> = R extends Omit<Prepared, 'warnings'> ? Omit<R, 'sample'> & { readonly sample: null } : R;
+type WithoutPromise<R> = R extends Omit<Prepared, 'warnings'> ? Omit<R, 'samples'> & { readonly samples: null } : R;
 export type PolicyThreadRequests = {
-  /** A request that the thread answers as soon as it runs. */
+  /** Answers as soon as the thread runs, to detect that it has started. */
   begin(): void;
   perform(work: PolicyWork): {
     readonly result: WithoutPromise<PolicyResult<PolicyWork>>;
-    readonly sampleId: number | null;
+    readonly samplesId: number | null;
   };
-  sample(id: number): ProofSample;
+  samples(id: number): ProofSamples;
 };

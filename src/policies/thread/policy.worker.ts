@@ -1,4 +1,4 @@
-import type { ProofSample } from '#contracts/policy/proof-types.js';
+import type { ProofSamples } from '#contracts/policy/proof-types.js';
 import { releaseMemory } from '#libc/memory-release.js';
 import { WorkerServer } from '#threads/worker-server.js';
 import { ownBuffers } from './own-buffers.js';
@@ -8,8 +8,8 @@ import { QuietRelease } from './quiet-release.js';
 
 const parent = new WorkerServer<PolicyThreadRequests>('the policy thread');
 const perform = createPolicyTaskRunner();
-const samples = new Map<number, Promise<ProofSample>>();
-let lastSample = 0;
+const kept = new Map<number, Promise<ProofSamples>>();
+let lastId = 0;
 /** A task is large if the text of its policy has this size, about 10,000 rules. */
 const LARGE_TEXT_BYTES = 1024 * 1024;
 const QUIET_MS = 500;
@@ -21,13 +21,13 @@ function textOf(work: PolicyWork): Uint8Array | undefined {
 }
 
 /**
- * Stores the promise of a proof sample and returns its id. The main thread requests the sample with this id.
- * If the computation of the sample failed, this request fails.
+ * Stores the promise of proof samples and returns its id. The main thread requests the samples with this id.
+ * If their computation failed, this request fails.
  */
-function keep(sample: Promise<ProofSample>): number {
-  sample.catch(() => {});
-  samples.set(++lastSample, sample);
-  return lastSample;
+function keep(samples: Promise<ProofSamples>): number {
+  samples.catch(() => {});
+  kept.set(++lastId, samples);
+  return lastId;
 }
 
 parent.serve(
@@ -37,15 +37,15 @@ parent.serve(
       const isLarge = (textOf(work)?.byteLength ?? 0) >= LARGE_TEXT_BYTES;
       const result = perform(work);
       release.taskEnded({ isLarge });
-      if (!('sample' in result)) return { result, sampleId: null };
-      const { sample } = result;
-      return { result: { ...result, sample: null }, sampleId: sample === null ? null : keep(sample) };
+      if (!('samples' in result)) return { result, samplesId: null };
+      const { samples } = result;
+      return { result: { ...result, samples: null }, samplesId: samples === null ? null : keep(samples) };
     },
-    sample: (id) => {
-      const sample = samples.get(id);
-      if (sample === undefined) throw new Error(`return the packets that prove a program: there is no sample ${id}`);
-      samples.delete(id);
-      return sample;
+    samples: (id) => {
+      const samples = kept.get(id);
+      if (samples === undefined) throw new Error(`return the packets that prove a program: there are no samples ${id}`);
+      kept.delete(id);
+      return samples;
     },
   },
   undefined,

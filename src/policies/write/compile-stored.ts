@@ -38,8 +38,8 @@ export async function compileFromCache(
 }
 
 /**
- * Compiles a policy of the store, or of a proposal of another node. Throws a `Refused` if this build cannot
- * read the policy.
+ * Compiles a policy of the store, or of a proposal (policy write before its commit) of another node. Throws a
+ * `Refused` if this build cannot read the policy.
  */
 export async function compileStored(
   ports: PrepareWritePorts,
@@ -48,7 +48,7 @@ export async function compileStored(
 ): Promise<CompiledStoredPolicy> {
   const { surroundings } = ports;
   if (stored === null) {
-    return { ...fallbackPolicy(surroundings.fallback, generation), everActivated };
+    return { ...fallbackPolicy(surroundings, generation), everActivated };
   }
   const prepared = await prepareIn(
     ports,
@@ -127,10 +127,10 @@ async function compiledStoredPolicyOf(
   everActivated: boolean,
   onCompiled: (policy: UnsampledPolicy) => void = () => {},
 ): Promise<CompiledStoredPolicy> {
-  const { program, sample } = prepared;
-  if (program === null || sample === null)
+  const { program, samples } = prepared;
+  if (program === null || samples === null)
     throw new Error('compile the active policy: its mode is disabled, so it has no program');
   const compiledPolicy = compiledPolicyOf(record, generation, prepared, program);
   onCompiled(compiledPolicy);
-  return { ...compiledPolicy, sample: await sample, everActivated };
+  return { ...compiledPolicy, samples: await samples, everActivated };
 }

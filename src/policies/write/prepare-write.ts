@@ -1,4 +1,3 @@
-import type { Action } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
 import type { PolicyRecord, StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { PolicyChecked, PolicyDeleted, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
@@ -75,12 +74,14 @@ export type PrepareWritePorts = PendingWritePorts &
      */
     readonly repeats: boolean;
     /**
-     * Called by `compileActive` after the compilation, before the proof sample (packets with expected
-     * verdicts) is computed.
+     * Called by `compileActive` after the compilation, before the proof samples (packets with expected
+     * verdicts) are computed.
      */
     readonly onCompiled?: (policy: UnsampledPolicy) => void;
-    /** Called before the stored policy is put in force after a start, and after each failure of that. */
+    /** Called before each attempt to put the stored policy in force after a start. */
     readonly beforeRestore?: () => Promise<void>;
+    /** Called with the reason why the stored policy could not be put in force after a start. */
+    readonly restoreFailed?: ((failure: unknown) => void) | undefined;
   };
 
 /** A policy write, and what its preparation depends on. */
@@ -275,7 +276,10 @@ function comparedWith({ write, located: { existing } }: Preparation): Pick<Prepa
   return write.dryRun ? {} : { before: existing === null ? null : textKey(existing) };
 }
 
-/** Returns the cache key of the policy in force, if the assertions need it after the write was prepared. */
+/**
+ * Returns the cache key of the policy in force if the check of assertions needs that policy after the
+ * preparation of the write.
+ */
 function keptFor({ list, located: { active } }: Pick<Preparation, 'list' | 'located'>): Pick<PreparePolicy, 'inForce'> {
   return active === null || !list?.assertions.length ? {} : { inForce: textKey(active) };
 }
@@ -365,7 +369,7 @@ function preparedWrite(
 ): PreparedWrite {
   const { change, created, stored } = decision;
   const { generation } = change;
-  const compiled = policyToActivate(decision, prepared, surroundings.fallback);
+  const compiled = policyToActivate(decision, prepared, surroundings);
   const unenforced = !enforced && storesPolicy(write) ? [NOT_ENFORCED] : [];
   const intercepts = decision.decides === 'this' && prepared?.inspected?.intercepts === true;
   const unsigned = intercepts && !hasInterceptCa() ? [NO_INTERCEPT_CA] : [];
@@ -389,19 +393,19 @@ const endsTrial = ({ sourceGroup }: PolicyWrite, { decides, stored }: Decision):
 function policyToActivate(
   { change, stored, decides }: Decision,
   prepared: Prepared | null,
-  fallback: Action,
+  surroundings: PolicySurroundings,
 ): PreparedWrite['compiled'] {
   const { generation } = change;
   switch (decides) {
     case 'unchanged':
       return null;
     case 'none':
-      return fallbackPolicy(fallback, generation);
+      return fallbackPolicy(surroundings, generation);
     case 'this': {
-      if (prepared?.program == null || prepared.sample === null)
+      if (prepared?.program == null || prepared.samples === null)
         throw new Error('prepare a policy write: the policy to activate has no compiled program');
-      const { sample } = prepared;
-      return { sample, ...compiledPolicyOf(stored.record, generation, prepared, prepared.program) };
+      const { samples } = prepared;
+      return { samples, ...compiledPolicyOf(stored.record, generation, prepared, prepared.program) };
     }
   }
 }

@@ -96,13 +96,13 @@ export function deleteGroup(
 function written(
   parts: PolicyParts,
   { edit, outline }: OutlineEdit,
-  { fallback, containingGroups }: GroupWriteContext,
+  { fallback, containingGroups, ipv6 }: GroupWriteContext,
   part: GroupPart | undefined,
   answer: { readonly created: boolean; readonly groupJson: Uint8Array | null },
 ): GroupWrite {
   const policy = policyOf(parts, fallback);
   const own = part?.group.pointer;
-  const warnings = lint(parts.groups, policy, { first: own, containingGroups }).map((warning) => ({
+  const warnings = lint(parts.groups, policy, { first: own, containingGroups, ipv6 }).map((warning) => ({
     ...warning,
     pointer: isWithin(warning.pointer, own)
       ? warning.pointer.slice(own.length)
@@ -159,8 +159,8 @@ function checkTotals(others: readonly GroupPart[], value: unknown, problems: Pro
 }
 
 /**
- * Checks that the integrations of all other groups still exist. A client may have deleted an integration
- * after it wrote one of these groups.
+ * Checks that the integrations of all other groups still exist. A client may have deleted an integration (a
+ * Kubernetes API server) after it wrote one of these groups.
  */
 function checkIntegrations(
   others: readonly GroupPart[],

@@ -18,7 +18,7 @@ export type PolicyParts = {
   readonly form: Form;
   /**
    * The mode of the policy record. This mode applies to `default_policy` and the setting `policy.fallback`.
-   * In the envelope form it also applies to all groups (D4).
+   * In the envelope form (policy with name and mode) it also applies to all groups (D4).
    */
   readonly mode: EnvelopeMode;
   readonly defaultPolicy: ActionWord | undefined;
@@ -59,7 +59,8 @@ export function groupPart(
   { form, mode, context }: PartsOptions,
 ): GroupPart {
   const ofRecord = recordMode(mode);
-  const group = normaliseGroup(config, pointerAt(index), form === 'envelope' ? ofRecord : (config.mode ?? ofRecord));
+  const ofGroup = form === 'envelope' ? ofRecord : (config.mode ?? ofRecord);
+  const group = normaliseGroup(config, pointerAt(index), ofGroup, { ipv6: context.ipv6 === true });
   return {
     text,
     priority: config.priority,

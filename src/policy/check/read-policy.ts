@@ -14,8 +14,8 @@ import { partsOf, policyOf } from './policy-parts.js';
 export type ReadContext = ValidationContext &
   LintContext & {
     /**
-     * The mode of the stored policy record, used for a body in singleton form. A body in envelope form
-     * contains the mode.
+     * The mode of the stored policy. It applies to a request body without a mode of its own (singleton form);
+     * in the other form (envelope), the body contains the mode.
      */
     readonly recordMode: EnvelopeMode;
     /**
@@ -32,7 +32,10 @@ export type ReadPolicy =
       readonly ok: true;
       /** The JSON text of the PolicyConfig within the body, byte for byte as the client sent it. */
       readonly policyJson: Uint8Array;
-      /** The name without surrounding white space. Null if the body has no name, as in singleton form. */
+      /**
+       * The name without surrounding white space. Null if the body has no name, as in singleton form (without
+       * name and mode).
+       */
       readonly name: string | null;
       readonly parsed: ParsedPolicy;
       readonly policy: Policy;
@@ -66,7 +69,7 @@ function read(
   outline: Outline,
   context: ReadContext,
 ): ReadPolicy {
-  const { form, fallback, containingGroups } = context;
+  const { form, fallback, containingGroups, ipv6 } = context;
   // Copy the text: the caller of `readPolicy` may transfer `policyJson` to another thread, which detaches the
   // buffer of `policyJson`.
   const own = new Uint8Array(policyJson);
@@ -74,7 +77,7 @@ function read(
   const parts = partsOf(config, { form, mode, context }, texts);
   const policy = policyOf(parts, fallback);
   const base = form === 'envelope' ? '/policy' : '';
-  const warnings = lint(parts.groups, policy, { containingGroups }).map((warning) => ({
+  const warnings = lint(parts.groups, policy, { containingGroups, ipv6 }).map((warning) => ({
     ...warning,
     pointer: base + warning.pointer,
   }));

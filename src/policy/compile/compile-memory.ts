@@ -5,6 +5,7 @@ import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { LookupCompiler } from '#policy/compile/lookups/lookup-compiler.js';
 import type { RuleBlock } from '#policy/compile/rule-blocks/rule-block.js';
 import type { ClassNumbers } from '#policy/compile/sources/class-numbers.js';
+import type { GroupViews } from '#policy/compile/sources/group-views.js';
 import { type Populations, populations } from '#policy/compile/sources/source-populations.js';
 import { Budget, type Used } from '#policy/model/budget.js';
 import { ruleNamesAfter, ruleNamesOf } from '#policy/model/rules/rule-names.js';
@@ -27,7 +28,10 @@ export class CompileMemory {
       }
     | undefined;
 
-  /** The sources are those of the latest result if neither the sources nor the resolution has changed. */
+  /**
+   * Returns the rule names of a policy. Uses the source tables of the latest result again if neither the
+   * sources nor the selectors have changed.
+   */
   ruleNames(policy: Policy, resolution: SelectorResolution): RuleNames {
     const { named } = this;
     const isKept =
@@ -42,6 +46,16 @@ export class CompileMemory {
   }
 }
 
+type Views = Pick<GroupViews, 'policy' | 'lookups'>;
+
+/** Whether `populations` gives the same result for both arguments. */
+function havePopulationsOf(before: Views, after: Views): boolean {
+  return (
+    sameSources(before.policy.groups, after.policy.groups) &&
+    before.lookups.every(({ rules }, group) => (rules.length === 0) === (after.lookups[group]?.rules.length === 0))
+  );
+}
+
 /**
  * Caches results of earlier compilations for the next compilation of the same family: rule blocks, source
  * intervals with their groups, and work tables. Unused rule blocks are discarded when they outnumber the rule
@@ -50,8 +64,11 @@ export class CompileMemory {
 export class FamilyMemory {
   readonly tables = new ProgramTables();
   readonly lookups = new LookupCompiler();
-  private known: { readonly groups: readonly Group[]; readonly found: Populations; readonly used: Used } | undefined;
-  /** The latest populations with the numbers of all classes of their policy. */
+  private known: { readonly views: Views; readonly found: Populations; readonly used: Used } | undefined;
+  /**
+   * The latest populations (sources with equal groups), and the same with the numbers of the address classes
+   * of their policy.
+   */
   private placed: { readonly own: Populations; readonly found: Populations } | undefined;
   private runs = new Sequences(Budget.unlimited, 'rule blocks', 1);
   private ruleBlocks: (RuleBlock | null)[] = [];
@@ -73,14 +90,14 @@ export class FamilyMemory {
    * result again if no group has changed its sources, and no group has gained or lost all its rules or its
    * default action.
    */
-  populations(policy: Policy, classes: ClassNumbers | null, budget: Budget): Populations {
-    const own = this.ownPopulations(policy, budget);
+  populations(views: Views, classes: ClassNumbers | null, budget: Budget): Populations {
+    const own = this.ownPopulations(views, budget);
     return classes === null || own.classStarts === null ? own : this.place(own, classes, own.classStarts);
   }
 
   /**
-   * Returns the populations with the numbers of all classes. Returns the latest result again if it is equal,
-   * so that the tables made of it are used again.
+   * Returns the populations (sources with the same groups) with the numbers of all address classes of the
+   * policy. If nothing has changed, returns the latest result, so that the tables made of it are used again.
    */
   private place(own: Populations, classes: ClassNumbers, classStarts: readonly bigint[]): Populations {
     const starts = new GrowingUint32Array();
@@ -94,20 +111,19 @@ export class FamilyMemory {
     return this.placed.found;
   }
 
-  private ownPopulations(policy: Policy, budget: Budget): Populations {
-    const { groups } = policy;
+  private ownPopulations(views: Views, budget: Budget): Populations {
     const { known } = this;
-    if (known !== undefined && sameSources(known.groups, groups)) {
-      budget.ranks(groups.length);
+    if (known !== undefined && havePopulationsOf(known.views, views)) {
+      budget.ranks(views.policy.groups.length);
       budget.entries('sources', known.used.entries);
       budget.steps(known.used.steps);
-      this.known = { ...known, groups };
+      this.known = { ...known, views };
       return known.found;
     }
     const before = budget.used;
-    const found = populations(policy, this.family, budget);
+    const found = populations(views, this.family, budget);
     const { entries, steps } = budget.used;
-    this.known = { groups, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
+    this.known = { views, found, used: { entries: entries - before.entries, steps: steps - before.steps } };
     return found;
   }
 

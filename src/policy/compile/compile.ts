@@ -94,7 +94,7 @@ function compileFamily(
 ): Compiled<FamilyProgram> {
   const views = viewsOf(policy, membership.scope, memory.family);
   const words = wordsOf(policy, views, budget);
-  const bases = memory.populations(views.policy, classes, budget);
+  const bases = memory.populations(views, classes, budget);
   const selectors = selectorGroups(policy.groups, membership.scope);
   const found = selectors.size === 0 ? bases : withMembers(views, bases, selectors, membership, budget);
   const division = new Division(views.policy, found, copies);
@@ -232,7 +232,10 @@ function wordOf(rank: number, action: Action, mode: Mode): number {
   return verdictWord(rank, verdict, audited);
 }
 
-/** Adds the rule blocks of a policy to the tables. Takes known rule blocks from the cache. */
+/**
+ * Adds the rule blocks (parts of a rule list) of a policy to the tables. Takes known rule blocks from the
+ * cache.
+ */
 class RuleBlockSource {
   private readonly compiler: RuleBlockCompiler;
   private readonly facts: readonly RuleFacts[];

@@ -2,7 +2,9 @@ import { z } from 'zod';
 import { LIMITS } from './limits.js';
 import { portSchema, protoSchema } from './policy-schema.js';
 
-const addresses = z.array(z.string()).describe('Addresses and networks in CIDR notation.');
+const addresses = z
+  .array(z.string())
+  .describe('Addresses and networks in CIDR notation. Those of IPv6 need `dataplane.ipv6: enforce`.');
 
 /** The flows that a question or an assertion is about. A field that is left out means every value. */
 export const flowQuestionFields = {

@@ -188,16 +188,14 @@ export const tlsMatchSchema = z
     examples: [{ sni: ['api.example.com'] }, { mode: 'intercept', http: { request: { methods: ['GET'] } } }],
   });
 
+const networksSchema = z.array(z.string().meta({ pattern: CIDR })).optional();
+const addressesSchema = z.array(z.string().meta({ pattern: ADDRESS })).optional();
 const ruleMatchSchema = z
   .strictObject({
-    dst_cidrs: z
-      .array(z.string().meta({ pattern: CIDR }))
-      .optional()
-      .meta({ description: 'Destination networks. An address without a prefix length is a /32.' }),
-    dst_ips: z
-      .array(z.string().meta({ pattern: ADDRESS }))
-      .optional()
-      .meta({ description: 'Destination addresses, in addition to dst_cidrs.' }),
+    dst_cidrs: networksSchema.meta({
+      description: 'Destination networks. An address without a prefix length is a /32.',
+    }),
+    dst_ips: addressesSchema.meta({ description: 'Destination addresses, in addition to dst_cidrs.' }),
     dns_hostname: z
       .string()
       .optional()
@@ -315,14 +313,8 @@ export const kubernetesSourceSchema = z
 
 const sourcesSchema = z
   .strictObject({
-    cidrs: z
-      .array(z.string().meta({ pattern: CIDR }))
-      .optional()
-      .meta({ description: 'Source networks. An address without a prefix length is a /32.' }),
-    ips: z
-      .array(z.string().meta({ pattern: ADDRESS }))
-      .optional()
-      .meta({ description: 'Source addresses.' }),
+    cidrs: networksSchema.meta({ description: 'Source networks. An address without a prefix length is a /32.' }),
+    ips: addressesSchema.meta({ description: 'Source addresses.' }),
     kubernetes: z.array(kubernetesSourceSchema).optional().meta({ description: 'Dynamic sources.' }),
   })
   .meta({

@@ -27,13 +27,16 @@ export function classify(program: Program, packet: Packet, names: ReadonlySet<nu
   if (typeof source === 'number' && typeof destination === 'number')
     return wordIn(program, { ...packet, source, destination }, names, set);
   if (typeof source === 'number' || typeof destination === 'number' || program.ipv6 === null)
-    throw new RangeError('the program has no tables for the addresses of this packet');
+    throw new RangeError('the policy is compiled for IPv4 only, and the packet has IPv6 addresses');
   const { classes } = program.ipv6;
   const points = { source: classOf(classes, source), destination: classOf(classes, destination) };
   return wordIn(program.ipv6, { ...packet, ...points }, names, set);
 }
 
-/** `packet` has a point in place of each address: an IPv4 address, or the number of an address class. */
+/**
+ * Returns the verdict word. In `packet`, each address is replaced by its key in the tables: the IPv4 address
+ * itself, or the number of an IPv6 address class.
+ */
 function wordIn(program: FamilyProgram, packet: Packet<number>, names: ReadonlySet<number>, set?: number): number {
   const { lists, ruleBlocks, destinations } = program;
   const low16 = isIcmp(packet.protocol) ? packet.icmpType * 256 + packet.icmpCode : packet.destinationPort;
@@ -65,8 +68,8 @@ function listOf({ sources, members }: FamilyProgram, source: number, set: number
 }
 
 /**
- * Yields the numbers of the port maps or destination maps that granted hostname patterns add to a rule block.
- * The binary search requires rows that are sorted by rule block.
+ * Yields the numbers of the port maps or destination maps that granted hostname patterns add to a rule block
+ * (part of a rule list). The binary search requires rows that are sorted by rule block.
  */
 function* namePortMaps(
   { namePortMaps }: FamilyProgram,

@@ -1,3 +1,4 @@
+import { covers } from '#addresses/ip-address.js';
 import {
   type Grants,
   IPPROTO,
@@ -7,7 +8,6 @@ import {
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import { covers } from '#policy/model/ip-address.js';
 
 /**
  * The name of a matcher of a rule that does not match a packet. `mismatch` returns the first such matcher.

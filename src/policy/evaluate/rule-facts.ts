@@ -29,7 +29,7 @@ export type RuleFacts = {
 const known = new WeakMap<readonly Rule[], RuleFacts>();
 let lists = 0;
 
-function factsOf(rules: readonly Rule[]): RuleFacts {
+export function factsOf(rules: readonly Rule[]): RuleFacts {
   const found = known.get(rules);
   if (found !== undefined) return found;
   const facts = look(rules);

@@ -66,12 +66,12 @@ export type ExplainedConnection = {
 };
 
 /**
- * Decides a connection that the datapath redirects to the service plane, and explains the decision. Visits
- * the rules in the same order as the service plane (D22).
+ * Decides a connection that the datapath redirects to the service plane (TLS and HTTP inspection), and
+ * explains the decision. Visits the rules in the same order as the service plane (D22).
  */
 export function explainConnection(
   policy: Policy,
-  packet: Packet<number>,
+  packet: Packet,
   grants: Grants,
   question: ConnectionFacts,
   plane: PlaneState,

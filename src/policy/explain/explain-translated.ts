@@ -1,13 +1,13 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { type OwnerChange, ownerText } from '#contracts/kubernetes/address-owner.js';
 import type { ExplainNode } from '#contracts/policy/explain-facts.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ip-address.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 
 type Asked = {
-  readonly owners?: readonly OwnerChange[];
-  readonly packet: Packet<number>;
+  readonly owners?: readonly OwnerChange<Address>[];
+  readonly packet: Packet;
   readonly node?: ExplainNode;
-  readonly real?: { readonly packet: Packet<number>; readonly node: ExplainNode } | undefined;
+  readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
 };
 type Explained = {
   readonly effective_action: 'allow' | 'deny';
@@ -50,9 +50,8 @@ export function explainTranslated<Query extends Asked, Explanation extends Expla
 const MAYBE =
   'the node has NAT rules: if a rule translates the destination, the policy sees the server, so ask with the address of the server';
 
-function isSame(one: Packet<number>, other: Packet<number>): boolean {
+function isSame(one: Packet, other: Packet): boolean {
   return one.destination === other.destination && one.destinationPort === other.destinationPort;
 }
 
-const textOf = ({ destination, destinationPort }: Packet<number>): string =>
-  `${formatAddress(destination)}:${destinationPort}`;
+const textOf = ({ destination, destinationPort }: Packet): string => `${formatAddress(destination)}:${destinationPort}`;

@@ -1,15 +1,25 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { type OwnerChange, type OwnerName, ownerText } from '#contracts/kubernetes/address-owner.js';
 import { type Membership, NO_MEMBERSHIP } from '#contracts/kubernetes/membership.js';
 import type { ExplainNode, UnforwardedReason } from '#contracts/policy/explain-facts.js';
 import type { KubernetesSource, TlsMatchConfig } from '#contracts/policy/policy-document.js';
-import type { Action, Grants, Group, Mode, Packet, Policy, Rule, Verdict } from '#contracts/policy/policy-model.js';
+import type {
+  Action,
+  Address,
+  Grants,
+  Group,
+  Mode,
+  Packet,
+  Policy,
+  Rule,
+  Verdict,
+} from '#contracts/policy/policy-model.js';
 import type { Decider } from '#contracts/policy/rule-names.js';
 import { decidingMatcher } from '#policy/evaluate/connection/http-block.js';
 import { matchTlsBlock } from '#policy/evaluate/connection/tls-block.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { evaluateLookup, type LookupMismatch, lookupMismatch } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { type Mismatch, mismatch } from '#policy/evaluate/mismatch.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { RankOwner } from '#policy/model/rules/rank.js';
 import { areResolved, isInScope, ruleScopeOf, selectorFor } from '#policy/model/sources/rule-scope.js';
@@ -23,9 +33,9 @@ import { decideByNode, decideUnforwarded, NO_NODE, type NodeDecision, nodeEffect
  * destination of the packet has a grant for this name. `owners`: the Kubernetes objects that own the
  * addresses.
  */
-export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
+export type ExplainQuery = { readonly owners?: readonly OwnerChange<Address>[] } & (
   | {
-      readonly packet: Packet<number>;
+      readonly packet: Packet;
       readonly hostname?: string | undefined;
       /**
        * Whether the request omits the source port, so that `packet` contains an assumed port. If the decision
@@ -42,17 +52,17 @@ export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
        * The packet with its real destination, if the node translates it (D17b), and the state of the node for
        * this packet.
        */
-      readonly real?: { readonly packet: Packet<number>; readonly node: ExplainNode } | undefined;
+      readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;
     }
   | {
-      readonly source: number;
+      readonly source: Address;
       readonly query: string;
       /** Why the DNS proxy of the node answers the lookup itself. Null or omitted: the policy decides it. */
       readonly unforwarded?: UnforwardedReason | null;
     }
 );
 
-export type PacketQuery = Extract<ExplainQuery, { packet: Packet<number> }>;
+export type PacketQuery = Extract<ExplainQuery, { packet: Packet }>;
 
 export type Explanation = {
   readonly decision: 'allow' | 'deny';
@@ -77,7 +87,7 @@ export type Explanation = {
   readonly selected_by: KubernetesSource | null;
   /** The steps of the evaluation in order. The last step is the step that decided. */
   readonly walk: readonly WalkStep[];
-  /** The number of omitted steps just before the last step. */
+  /** The number of evaluation steps that are omitted just before the last one. */
   readonly walk_omitted: number;
   /**
    * The names of properties that the request omits and that can change the decision. `grants` means that the
@@ -94,7 +104,7 @@ export type Explanation = {
  */
 export type Explained = Explanation & {
   readonly enforced_instead: number | null;
-  readonly reply_to: Packet<number> | null;
+  readonly reply_to: Packet | null;
 };
 
 type WalkStep = {
@@ -112,7 +122,7 @@ type WalkStep = {
 type ExplainOptions = { readonly steps?: number; readonly membership?: Membership };
 type ExplainContext = {
   readonly policy: Policy;
-  readonly ownerOf: (address: number) => OwnerName | null;
+  readonly ownerOf: (address: Address) => OwnerName | null;
 } & Required<ExplainOptions>;
 type Decision = Omit<Explanation, 'owners'>;
 
@@ -125,7 +135,7 @@ export function explain(
   query: ExplainQuery,
   { steps = 1_000, membership = NO_MEMBERSHIP }: ExplainOptions = {},
 ): Explanation {
-  const ownerOf = (address: number) => query.owners?.find((known) => known.address === address)?.owner ?? null;
+  const ownerOf = (address: Address) => query.owners?.find((known) => known.address === address)?.owner ?? null;
   const context: ExplainContext = { policy, steps, membership, ownerOf };
   if ('packet' in query) {
     return explainTranslated(query, (asked) => {
@@ -245,7 +255,7 @@ function tlsSentence(tls: TlsMatchConfig, action: Action, question: ConnectionFa
 function looksAtSourcePort(
   { policy, membership }: ExplainContext,
   place: RankOwner,
-  packet: Packet<number>,
+  packet: Packet,
   grants: Grants,
 ): boolean {
   const last = place.kind === 'policy_default' ? policy.groups.length - 1 : place.group;
@@ -264,7 +274,7 @@ function explanation(
   context: ExplainContext,
   place: RankOwner,
   verdict: Verdict,
-  source: number,
+  source: Address,
   why: (rule: Rule, decides: boolean) => string,
 ): Decision {
   const { policy, membership } = context;
@@ -308,14 +318,16 @@ function consequence(verdict: Verdict): string {
     case 'audit':
       return 'denied in audit mode, so it passes and a finding is recorded';
     case 'redirect':
-      throw new Error('explain a packet: the packet is redirected, and only the service plane decides its connection');
+      throw new Error(
+        'explain a packet: the datapath redirects it, and the service plane (TLS and HTTP inspection) decides its connection',
+      );
   }
 }
 
 function walkTo(
   context: ExplainContext,
   place: RankOwner,
-  source: number,
+  source: Address,
   why: (rule: Rule, decides: boolean) => string,
 ): { walk: readonly WalkStep[]; omitted: number } {
   const { policy, steps: limit, membership } = context;
@@ -349,7 +361,7 @@ function walkTo(
   return finish(null, null, `no group decides, and the default is ${policy.default.action}`);
 }
 
-function onlyDenies({ selectors }: Group, source: number, { resolution, members }: Membership): string {
+function onlyDenies({ selectors }: Group, source: Address, { resolution, members }: Membership): string {
   if (!areResolved(selectors, resolution))
     return 'the selectors of its group were never resolved, so it allows nothing from this source';
   return members.setOf(source) === undefined
@@ -358,7 +370,7 @@ function onlyDenies({ selectors }: Group, source: number, { resolution, members 
 }
 
 /** Returns an address with its Kubernetes object, such as `10.244.1.7 (pod shop/web-5d4f of prod)`. */
-function addressText({ ownerOf }: ExplainContext, address: number): string {
+function addressText({ ownerOf }: ExplainContext, address: Address): string {
   const owner = ownerOf(address);
   return owner === null ? formatAddress(address) : `${formatAddress(address)} (${ownerText(owner)})`;
 }
@@ -366,7 +378,7 @@ function addressText({ ownerOf }: ExplainContext, address: number): string {
 function packetSentence(
   found: Mismatch,
   rule: Rule,
-  packet: Packet<number>,
+  packet: Packet,
   destination: string,
   hostname: string | undefined,
 ): string {

@@ -1,9 +1,9 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
 import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE, type Program, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { isAudited, NO_MATCH, rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 const LAST_KEY = portMapKey(255, 0xffff);
 const PROTOCOL_NAMES = new Map<number, string>(Object.entries(IPPROTO).map(([name, number]) => [number, name]));
@@ -33,8 +33,8 @@ export function listing(program: Program): string {
 }
 
 /**
- * Formats a verdict word as its rank and verdict, such as `#12 deny`; ` audited` follows if the mode is
- * audit.
+ * Formats a verdict word (rank of the deciding rule, audit bit and verdict) as text, such as `#12 deny`; `
+ * audited` follows if the mode is audit.
  */
 export function wordText(word: number): string {
   const verdict = verdictOf(word) ?? `verdict ${word & 7}`;

@@ -1,12 +1,13 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { ExplainNode, OpenFlow, UnforwardedReason } from '#contracts/policy/explain-facts.js';
-import { IPPROTO, type Mode, type Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ip-address.js';
+import { type Address, IPPROTO, type Mode, type Packet } from '#contracts/policy/policy-model.js';
 
 export const NO_NODE: ExplainNode = {
   granted: [],
   plane: 'inspecting',
   policesNode: false,
   own: [],
+  ipv6: 'enforce',
   dataplane: 'running',
   diverts: 'none',
   reversePath: 'off',
@@ -32,25 +33,26 @@ export type NodeDecision = {
  * Decides a packet by the state of the node. `ingress` is the interface on which the packet arrives;
  * undefined if it is unknown. Returns null if the policy must decide the packet.
  */
-export function decideByNode(
-  packet: Packet<number>,
-  ingress: string | undefined,
-  node: ExplainNode,
-): NodeDecision | null {
+export function decideByNode(packet: Packet, ingress: string | undefined, node: ExplainNode): NodeDecision | null {
   const { source, destination } = packet;
-  const isLoopback = (address: number) => address >>> 24 === LOOPBACK;
-  const isOf = (address: number) => node.own.includes(address);
+  const isOf = (address: Address) => node.own.includes(address);
   if (ingress !== undefined && node.arrival !== null && !node.arrival.policed.includes(ingress))
     return nodeDecision(
       'allow',
       `packets that arrive on ${ingress} are not policed: dataplane.interfaces does not contain it`,
     );
-  if (isLoopback(source) || isLoopback(destination))
+  if (typeof source === 'bigint' && node.ipv6 !== 'enforce' && !(isOf(source) || isOf(destination)))
+    return node.ipv6 === 'pass'
+      ? nodeDecision('allow', 'dataplane.ipv6 is pass: forwarded IPv6 passes without a policy')
+      : nodeDecision('deny', 'dataplane.ipv6 is drop: forwarded IPv6 is dropped as ipv6 in every mode');
+  if (isLoopback(source) || isLoopback(destination)) {
+    const block = typeof source === 'number' ? 'in 127.0.0.0/8' : '::1 or in ::ffff:0:0/96';
     return nodeDecision(
       'deny',
-      'a packet from the network must not have an address in 127.0.0.0/8: it is dropped in every mode',
+      `a packet from the network must not have an address ${block}: it is dropped in every mode`,
     );
-  if (source >>> 0 >= FIRST_MULTICAST)
+  }
+  if (isMulticast(source))
     return nodeDecision(
       'deny',
       `${formatAddress(source)} is not a valid source address: the packet is dropped as spoofed_source`,
@@ -65,6 +67,11 @@ export function decideByNode(
   const spoofing = isSent ? null : spoofingReason(source, ingress, node);
   if (spoofing !== null) return nodeDecision('deny', `${spoofing}: the packet is dropped as spoofed_source`);
   if (!isSent && !isOf(destination) && isLookup(packet)) {
+    if (node.diverts === 'proxy' && typeof source === 'bigint')
+      return nodeDecision(
+        'deny',
+        'dns.transparent diverts DNS queries, and the DNS proxy has no IPv6 address: the packet is dropped as dns_proxy_absent',
+      );
     if (node.diverts === 'absent')
       return nodeDecision(
         'deny',
@@ -98,7 +105,7 @@ export function decideUnforwarded(reason: UnforwardedReason): NodeDecision {
  * Returns sentences about the effects of the node on a packet after the decision of the policy, and the
  * names of properties that are unknown.
  */
-export function nodeEffects(packet: Packet<number>, ingress: string | undefined, node: ExplainNode) {
+export function nodeEffects(packet: Packet, ingress: string | undefined, node: ExplainNode) {
   const { arrival, flow, dataplane, reversePath } = node;
   const isForwarded = !node.own.includes(packet.source);
   const by = arrival?.by ?? 'unknown';
@@ -129,7 +136,7 @@ function ofFlow({ isReply, verdict, group, rule }: OpenFlow): NodeDecision {
 }
 
 function spoofingReason(
-  source: number,
+  source: Address,
   ingress: string | undefined,
   { reversePath, arrival, own }: ExplainNode,
 ): string | null {
@@ -141,13 +148,21 @@ function spoofingReason(
   return by === ingress ? null : `packets from ${formatAddress(source)} arrive on ${by}, not on ${ingress}`;
 }
 
-const isLookup = ({ protocol, destinationPort }: Packet<number>): boolean =>
+const isLookup = ({ protocol, destinationPort }: Packet): boolean =>
   (protocol === IPPROTO.udp || protocol === IPPROTO.tcp) && destinationPort === DNS_PORT;
 
 const nodeDecision = (decision: 'allow' | 'deny', reason: string): NodeDecision => ({
   ...{ decision, reason, mode: 'enforce', group: null, rule: null, unknown: [] },
 });
 
+/** Returns whether an address is a loopback address. Must equal `is_loopback` of the datapath. */
+const isLoopback = (address: Address): boolean =>
+  typeof address === 'number' ? address >>> 24 === LOOPBACK : address === 1n || address >> 32n === MAPPED;
+const isMulticast = (source: Address): boolean =>
+  typeof source === 'number' ? source >>> 0 >= FIRST_MULTICAST : source >> 120n === MULTICAST || source === 0n;
+
 const LOOPBACK = 127;
 const FIRST_MULTICAST = 0xe000_0000;
+const MAPPED = 0xffffn;
+const MULTICAST = 0xffn;
 const DNS_PORT = 53;

@@ -1,21 +1,29 @@
-import { IPPROTO, type Packet, PORT_PROTOCOLS, reversed } from '#contracts/policy/policy-model.js';
+import { familyOf } from '#addresses/ip-address.js';
+import { type Family, ICMP, type Packet, PORT_PROTOCOLS, reversed } from '#contracts/policy/policy-model.js';
 import type { Explanation, PacketQuery } from './explain.js';
 
-/** Maps the type of an ICMP reply to the type of its query (RFC 792, RFC 950). */
-const ICMP_QUERIES: ReadonlyMap<number, number> = new Map([
-  [0, 8],
-  [14, 13],
-  [16, 15],
-  [18, 17],
-]);
+/** Maps the type of an ICMP reply to the type of its query (RFC 792, RFC 950; RFC 4443, RFC 4620). */
+const ICMP_QUERIES: Readonly<Record<Family, ReadonlyMap<number, number>>> = {
+  ipv4: new Map([
+    [0, 8],
+    [14, 13],
+    [16, 15],
+    [18, 17],
+  ]),
+  ipv6: new Map([
+    [129, 128],
+    [140, 139],
+  ]),
+};
 
 /**
  * Returns the packet that opens the flow in which the packet of the request would be a reply. Returns null if
  * there is no such flow (an ICMP packet that is not a reply), or if a port is unknown.
  */
-export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet<number> | null {
+export function openerOf({ packet, sourcePortAssumed }: PacketQuery): Packet | null {
+  const family = familyOf(packet.source);
   const hasPorts = PORT_PROTOCOLS.includes(packet.protocol);
-  const icmpType = packet.protocol === IPPROTO.icmp ? ICMP_QUERIES.get(packet.icmpType) : packet.icmpType;
+  const icmpType = packet.protocol === ICMP[family] ? ICMP_QUERIES[family].get(packet.icmpType) : packet.icmpType;
   if (icmpType === undefined || (hasPorts && sourcePortAssumed === true)) return null;
   return { ...packet, ...reversed(packet), icmpType };
 }

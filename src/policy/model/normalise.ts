@@ -1,3 +1,4 @@
+import { bitsOf, containsEverything, parseAddress, parseCidr } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import type { RuleConfig, RuleMatchConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
 import {
@@ -12,14 +13,13 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { parseHostname } from '#policy/model/names/hostname.js';
 import { selectorOf } from '#policy/model/sources/selector.js';
-import { bitsOf, parseAddress, parseCidr } from './ip-address.js';
 import { parseAction, parseProtocol } from './keywords.js';
 import { parsePorts } from './parse-ports.js';
 import { normaliseTls } from './tls.js';
 
 /** The default ICMP types of a rule with protocol icmp that lists neither types nor codes (D14). */
 const COMMON_ICMP_TYPES: readonly number[] = [0, 3, 8, 11, 12];
-/** The same for ICMPv6: the messages that must not be dropped in transit (RFC 4890, 4.3.1). */
+/** The default types of ICMPv6 rules: the messages that a firewall must not drop (RFC 4890, 4.3.1). */
 const COMMON_ICMPV6_TYPES: readonly number[] = [1, 2, 3, 4, 128, 129];
 
 type Placed<T> = { readonly order: number; readonly value: T };
@@ -34,15 +34,23 @@ function walk<T>(placed: Placed<T>[]): T[] {
   return placed.map(({ value }) => value);
 }
 
+/** `ipv6`: whether the node enforces IPv6 policies. */
+export type NormaliseOptions = { readonly ipv6: boolean };
+
 /**
  * Converts a group that passed validation to the policy model. `mode` is the mode of the group, or the mode
  * of the policy record if the group has no mode.
  */
-export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode: Mode): Group {
+export function normaliseGroup(
+  config: SourceGroupConfig,
+  pointer: string,
+  mode: Mode,
+  options: NormaliseOptions,
+): Group {
   const { cidrs, ips, kubernetes = [] } = config.sources;
   const rules = (config.rules ?? []).map((ruleConfig, index) => ({
     order: ruleConfig.priority ?? index,
-    value: rule(ruleConfig, `/rules/${index}`, mode),
+    value: rule(ruleConfig, `/rules/${index}`, mode, options),
   }));
   return {
     id: config.id,
@@ -55,7 +63,7 @@ export function normaliseGroup(config: SourceGroupConfig, pointer: string, mode:
   };
 }
 
-function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
+function rule(config: RuleConfig, pointer: string, mode: Mode, options: NormaliseOptions): Rule {
   const { match } = config;
   const protocol = parseProtocol(match.proto);
   if (protocol === undefined) throw new RangeError(`${pointer}: the value is not a protocol`);
@@ -64,7 +72,7 @@ function rule(config: RuleConfig, pointer: string, mode: Mode): Rule {
     pointer,
     action: normaliseAction(config.action),
     mode: config.mode ?? mode,
-    destinations: prefixes(match.dst_cidrs, match.dst_ips),
+    destinations: destinations(prefixes(match.dst_cidrs, match.dst_ips), options),
     hostname: match.dns_hostname === undefined ? undefined : hostname(match.dns_hostname),
     protocol,
     sourcePorts: ranges(match.src_ports),
@@ -81,6 +89,12 @@ function icmpTypes(match: RuleMatchConfig, protocol: number | 'any'): readonly n
   if (protocol === IPPROTO.icmp) return COMMON_ICMP_TYPES;
   // The number 58 is also a protocol of IPv4 packets, which have no ICMPv6 types.
   return protocol === IPPROTO.icmpv6 && typeof proto === 'string' ? COMMON_ICMPV6_TYPES : types;
+}
+
+/** Returns an empty list for destinations that contain every address that the node enforces a policy for. */
+function destinations(listed: readonly Prefix[], { ipv6 }: NormaliseOptions): readonly Prefix[] {
+  const isEverything = containsEverything(listed, 'ipv4') && (!ipv6 || containsEverything(listed, 'ipv6'));
+  return isEverything ? NONE : listed;
 }
 
 function prefixes(cidrs: readonly string[] = NONE, ips: readonly string[] = NONE): readonly Prefix[] {

@@ -1,9 +1,9 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import type { ProofMismatch } from '#contracts/policy/proof-types.js';
 import type { RuleNames } from '#contracts/policy/rule-names.js';
 import { rankOf, verdictOf } from '#contracts/policy/verdict-word.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
 
 /**

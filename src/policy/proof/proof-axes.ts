@@ -1,4 +1,12 @@
 import {
+  addressAfter,
+  ascending as ascendingAddresses,
+  EVERY_ADDRESS,
+  LAST_ADDRESS,
+  ofFamily,
+  previousAddress,
+} from '#addresses/ip-address.js';
+import {
   type Address,
   type Family,
   ICMP,
@@ -9,14 +17,6 @@ import {
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import {
-  addressAfter,
-  ascending as ascendingAddresses,
-  EVERY_ADDRESS,
-  LAST_ADDRESS,
-  ofFamily,
-  previousAddress,
-} from '#policy/model/ip-address.js';
 
 /**
  * The first value of each interval of a packet field, ascending and beginning with 0. Within an interval,

@@ -1,7 +1,7 @@
+import { lastAddress, nextAddress, ofFamily, previousAddress } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import { type Family, ICMP, type Policy, type Rule } from '#contracts/policy/policy-model.js';
 import { NO_OWNER_CELL } from '#contracts/policy/proof-types.js';
-import { lastAddress, nextAddress, ofFamily, previousAddress } from '#policy/model/ip-address.js';
 import { affectedSources, isInScope } from '#policy/model/sources/rule-scope.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
 import { type AddressInterval, addressIntervals, endOf, type KeyAxes, keyAxes, lastOfFields } from './proof-axes.js';
@@ -25,8 +25,8 @@ const ENOUGH = 1 << 16;
  */
 type Region = {
   /**
-   * The number that stands for the owner of the sources in packets. If the sources have no owner, the sample
-   * also contains packets just outside the sources.
+   * The number that stands for the owner (Kubernetes object) of the sources in packets. If the sources have
+   * no owner, the sample also contains packets just outside the sources.
    */
   readonly owner: number;
   readonly source: AddressInterval;

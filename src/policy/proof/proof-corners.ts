@@ -1,3 +1,11 @@
+import {
+  foldedWord,
+  LAST_ADDRESS,
+  lastAddress,
+  nextAddress,
+  ofFamily,
+  previousAddress,
+} from '#addresses/ip-address.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import {
   type Address,
@@ -10,14 +18,6 @@ import {
   type Range,
   type Rule,
 } from '#contracts/policy/policy-model.js';
-import {
-  foldedWord,
-  LAST_ADDRESS,
-  lastAddress,
-  nextAddress,
-  ofFamily,
-  previousAddress,
-} from '#policy/model/ip-address.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import type { ScopedGroup } from '#policy/model/sources/source-index.js';
 import { lastOfFields, namedProtocols } from './proof-axes.js';

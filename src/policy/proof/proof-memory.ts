@@ -1,7 +1,7 @@
+import { ofFamily } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Family, Group, Policy } from '#contracts/policy/policy-model.js';
-import { ofFamily } from '#policy/model/ip-address.js';
 import { type GroupChange, groupChange, ranksOf } from '#policy/model/rules/group-change.js';
 import { affectedSources } from '#policy/model/sources/rule-scope.js';
 import { isSameResolution, sameSources } from '#policy/model/sources/same-sources.js';
@@ -19,7 +19,7 @@ const RUN = 8;
 const ROUNDS = 64;
 /** The number of additional packets to reserve memory for, beyond the size of the previous sample. */
 const FEW = 1 << 12;
-/** The difference between the verdict words of two neighbouring ranks. */
+/** The difference between the verdict words (rank << 4 | verdict) of two neighbouring rules. */
 const RANK = 16;
 
 type KeptSample = {

@@ -1,9 +1,9 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { u32At } from '#arrays/read.js';
 
+import { wordsOf } from '#contracts/policy/address-words.js';
 import { type Address, type Family, ICMP, type Packet } from '#contracts/policy/policy-model.js';
 import { NO_OWNER_CELL, OWNER_CELL, PACKET_CELLS, packetAt, sourceAt } from '#contracts/policy/proof-types.js';
-import { wordsOf } from '#policy/model/sources/address-classes.js';
 import { hasPorts } from './proof-axes.js';
 import type { ProofOwners } from './proof-owners.js';
 import type { ReferenceWalk } from './proof-walk.js';
@@ -21,7 +21,10 @@ const MAX_STEPS = 1 << 24;
 export type DecidedPackets = {
   readonly packets: Uint32Array;
   readonly expected: Uint32Array;
-  /** For each packet, the number of steps of `ReferenceWalk` that its decision took. */
+  /**
+   * For each packet, the number of rules that the reference evaluator (`ReferenceWalk`) examined for its
+   * decision.
+   */
   readonly steps: Uint32Array;
   /**
    * Maps a run (the packets of one group) to the index of its first packet. The last element is the number of
@@ -32,7 +35,8 @@ export type DecidedPackets = {
 
 /**
  * How to reuse the decisions of packets from an earlier policy. Packets from `sources` must be decided again.
- * For all other packets, a verdict word that is at least `behind` increases by `by`.
+ * For all other packets, the position of the deciding rule changes: a verdict word that is at least `behind`
+ * increases by `by`.
  */
 export type Renewal = { readonly sources: SourceRanges; readonly behind: number; readonly by: number };
 
@@ -85,7 +89,8 @@ export class ProofPackets {
 
   /**
    * Adds a packet and decides it. `major` and `minor` are destination and source port, or ICMP type and code.
-   * They have no effect for other protocols. `owner`: the number that stands for the owner of the source.
+   * They have no effect for other protocols. `owner`: the number that stands for the owner (Kubernetes
+   * object) of the source.
    */
   add(
     source: Address,
@@ -128,7 +133,8 @@ export class ProofPackets {
 
   /**
    * Copies the packets with indexes `from` … `to` - 1 from an earlier sample. Decides the packets from
-   * `renewal.sources` again, and corrects the ranks in the decisions of all other packets.
+   * `renewal.sources` again, and corrects the ranks (positions in the policy) in the decisions of all other
+   * packets.
    */
   keep(kept: DecidedPackets, from: number, to: number, renewal: Renewal): void {
     const { packets, expected, steps } = kept;

@@ -1,8 +1,8 @@
+import { foldedWord } from '#addresses/ip-address.js';
 import { sharedWords } from '#arrays/shared-array.js';
 import { type ListedMembership, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
 import type { Family, Policy } from '#contracts/policy/policy-model.js';
-import type { ProofSample } from '#contracts/policy/proof-types.js';
-import { foldedWord } from '#policy/model/ip-address.js';
+import type { ProofSample, ProofSamples } from '#contracts/policy/proof-types.js';
 import type { SourceIndex } from '#policy/model/sources/source-index.js';
 import { addClasses, classesOf } from './proof-classes.js';
 import { ProofCorners } from './proof-corners.js';
@@ -40,11 +40,31 @@ const OWNED = 1 << 13;
 
 type Decided = Pick<DecidedPackets, 'packets' | 'expected'>;
 
+export type ProofMemories = Readonly<Record<Family, ProofMemory>>;
+
+export const proofMemories = (): ProofMemories => ({ ipv4: new ProofMemory('ipv4'), ipv6: new ProofMemory('ipv6') });
+
+/**
+ * Returns the proof samples of a program that `compile` makes with the same options: IPv4 packets and, with
+ * `ipv6`, IPv6 packets.
+ */
+export function samplesOf(
+  policy: Policy,
+  {
+    ipv6 = false,
+    memories = proofMemories(),
+    membership,
+  }: { readonly ipv6?: boolean; readonly memories?: ProofMemories; readonly membership?: ListedMembership } = {},
+): ProofSamples {
+  const families: readonly Family[] = ipv6 ? ['ipv4', 'ipv6'] : ['ipv4'];
+  return families.map((family) => sampleOf(policy, memories[family], membership));
+}
+
 /**
  * Returns the packets of the family of `memory` for the proof of a compiled policy. They include packets of
  * each equivalence class, or, if there are too many classes, one packet for each rule. Packets that narrowly
- * miss a rule, and packets that combine two groups, follow. Equal policies with equal Kubernetes members give
- * equal samples, independently of `memory`.
+ * miss a rule, and packets that combine two groups, follow. Equal policies with equal Kubernetes members
+ * (addresses of pods and nodes) give equal samples, independently of `memory`.
  */
 export function sampleOf(
   policy: Policy,

@@ -1,3 +1,4 @@
+import { covers, EVERY_ADDRESS, familyOf, mask, ofFamily } from '#addresses/ip-address.js';
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { i32At, itemAt, u32At } from '#arrays/read.js';
 
@@ -14,7 +15,6 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { mismatch } from '#policy/evaluate/mismatch.js';
-import { covers, EVERY_ADDRESS, familyOf, mask, ofFamily } from '#policy/model/ip-address.js';
 import { ranksOf } from '#policy/model/rules/group-change.js';
 import { outcomeAt, type RankOwner } from '#policy/model/rules/rank.js';
 import { isInScope, type RuleScope } from '#policy/model/sources/rule-scope.js';
@@ -109,7 +109,7 @@ export class ReferenceWalk {
  * matches only addresses to which DNS resolved the name.
  */
 class RuleTable {
-  /** The number of rows that the last call of `find` visited. */
+  /** The number of table rows that the last call of `find` examined. */
   steps = 0;
   readonly #rules: readonly Rule[];
   readonly #rows: Int32Array;
@@ -200,7 +200,7 @@ const tables: Readonly<Record<Family, WeakMap<readonly Rule[], RuleTable>>> = {
   ipv6: new WeakMap(),
 };
 
-/** The offsets of the numbers in a row. `cells`: how many numbers a row has. */
+/** The offsets of the fields of a row. `cells`: the number of fields. */
 const ROW = { protocol: 0, lowPort: 1, highPort: 2, rule: 3, cells: 4 } as const;
 const NO_ROWS: readonly number[] = [];
 

@@ -1,6 +1,6 @@
+import { lastAddress, ofFamily } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import type { Address, Family, Prefix } from '#contracts/policy/policy-model.js';
-import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 
 /** A set of addresses of one family, given by many prefixes. */
 export class SourceRanges {

@@ -5,7 +5,7 @@ import { refusal } from '#contracts/refusal.js';
 import { CA_ABSENT } from '#contracts/service-plane/no-intercept-ca.js';
 import { orRefusal } from '#store/or-refusal.js';
 import { StoreError } from '#store/store-error.js';
-import type { InterceptCaRecord, InterceptCaStore } from '#store/store-types.js';
+import type { InterceptCaRecord, InterceptCaStore, LastWrite } from '#store/store-types.js';
 import { generateCa } from './generate-ca.js';
 import { describeCa, type InterceptCa, interceptCaOf } from './intercept-ca.js';
 import { readCa } from './read-ca.js';
@@ -20,15 +20,12 @@ export type InterceptCaMaterial =
   | { readonly kind: 'unreadable'; readonly reason: string };
 
 /** The intercept CA as the API returns it: without its private key. Times are in ISO 8601, UTC. */
-export type InterceptCaView = {
+export type InterceptCaView = LastWrite & {
   readonly subject: string;
   readonly fingerprint_sha256: string;
   readonly not_before: string;
   readonly not_after: string;
   readonly cert_pem: string;
-  readonly revision: number;
-  readonly updated_at: string;
-  readonly updated_by: string;
 };
 type InterceptCaWritten = {
   readonly kind: 'written';

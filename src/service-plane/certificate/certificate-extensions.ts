@@ -28,7 +28,7 @@ export function dnsNamesOf({ extensions }: Certificate): readonly string[] {
     .filter(({ tag }) => tag === DNS_NAME)
     .map(({ content }) => {
       const name = Buffer.from(content).toString('latin1').toLowerCase();
-      if (!/^[\x21-\x7e]+$/.test(name)) throw new DerFault('an invalid DNS name');
+      if (!/^[\x21-\x7e]+$/.test(name)) throw new DerFault('the certificate has an invalid DNS name');
       return name.endsWith('.') ? name.slice(0, -1) : name;
     });
 }
@@ -44,7 +44,7 @@ export function authorityOf({ extensions }: Certificate): { readonly pathLength:
   if (authority?.tag !== TAG.boolean || authority.content[0] === 0) return null;
   if (length === undefined) return { pathLength: Number.POSITIVE_INFINITY };
   const [value = 0x80, ...more] = expected(length, TAG.integer).content;
-  if (more.length > 0 || value >= 0x80) throw new DerFault('an invalid path length');
+  if (more.length > 0 || value >= 0x80) throw new DerFault('the certificate has an invalid path length');
   return { pathLength: value };
 }
 

@@ -48,7 +48,7 @@ export function readCertificate(der: Uint8Array): Certificate {
   // RFC 5280, 4.1.1.2: the signature algorithm inside the signed data must equal the signature algorithm
   // outside.
   if (Buffer.compare(algorithm.bytes, expected(inner, TAG.sequence).bytes) !== 0)
-    throw new DerFault('two different signature algorithms');
+    throw new DerFault('the certificate names two different signature algorithms');
   const extensions = rest.find(({ tag }) => tag === EXTENSIONS);
   return {
     x509,
@@ -65,13 +65,14 @@ export function readCertificate(der: Uint8Array): Certificate {
 function versionOf(explicit: DerValue): number {
   const { content } = readDerValue(explicit.content, TAG.integer);
   const [version = 0] = content;
-  if (content.length !== 1 || (version !== 1 && version !== 2)) throw new DerFault('an unknown version');
+  if (content.length !== 1 || (version !== 1 && version !== 2))
+    throw new DerFault('the certificate has an unknown version');
   return version + 1;
 }
 
 function dateOf(text: string): number {
   const ms = Date.parse(text);
-  if (Number.isNaN(ms)) throw new DerFault(`an invalid date: ${text}`);
+  if (Number.isNaN(ms)) throw new DerFault(`the certificate has an invalid date: ${text}`);
   return ms;
 }
 

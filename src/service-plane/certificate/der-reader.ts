@@ -36,7 +36,7 @@ export function readDer(bytes: Uint8Array): readonly DerValue[] {
  */
 export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
   const [value, more] = readDer(bytes);
-  if (more !== undefined) throw new DerFault('a second value');
+  if (more !== undefined) throw new DerFault('more than one DER value');
   return expected(value, tag);
 }
 
@@ -45,7 +45,7 @@ export function readDerValue(bytes: Uint8Array, tag: number): DerValue {
  * @throws DerFault if the value is missing or has another tag.
  */
 export function expected(value: DerValue | undefined, tag: number): DerValue {
-  if (value?.tag !== tag) throw new DerFault(`tag ${value?.tag} in place of ${tag}`);
+  if (value?.tag !== tag) throw new DerFault(`a DER value has the tag ${value?.tag}, expected ${tag}`);
   return value;
 }
 
@@ -59,17 +59,17 @@ export function membersOf(value: DerValue | undefined, tag: number = TAG.sequenc
 
 function readValue(bytes: Uint8Array, at: number): DerValue {
   const tag = u8At(bytes, at);
-  if ((tag & 0x1f) === 0x1f) throw new DerFault('a tag of several bytes');
+  if ((tag & 0x1f) === 0x1f) throw new DerFault('a DER tag has more than one byte, which is not supported');
   const first = bytes[at + 1] ?? 0x80;
   const width = first < 0x80 ? 0 : first & 0x7f;
   if (first === 0x80 || width > 3) throw new DerFault(`length ${first}`);
   let length = width === 0 ? first : 0;
   for (let index = 0; index < width; index++) length = (length << 8) | (bytes[at + 2 + index] ?? 0);
   if (width > 0 && (length < 0x80 || length >>> (8 * (width - 1)) === 0))
-    throw new DerFault('a length that is too wide');
+    throw new DerFault('the length of a DER value has too many bytes');
   const start = at + 2 + width;
   const end = start + length;
-  if (end > bytes.length) throw new DerFault('truncated');
+  if (end > bytes.length) throw new DerFault('the DER data ends within a value');
   return { tag, bytes: bytes.subarray(at, end), content: bytes.subarray(start, end) };
 }
 
@@ -83,12 +83,12 @@ const LONGEST_IDENTIFIER = 64;
 export function readObjectIdentifier(value: DerValue | undefined): string {
   const { content } = expected(value, TAG.objectIdentifier);
   if (content.length === 0 || content.length > LONGEST_IDENTIFIER)
-    throw new DerFault('an object identifier that is empty or too long');
+    throw new DerFault('an object identifier is empty or too long');
   const arcs: bigint[] = [];
   let arc = 0n;
   let isInside = false;
   for (const byte of content) {
-    if (!isInside && byte === 0x80) throw new DerFault('an arc with leading zeros');
+    if (!isInside && byte === 0x80) throw new DerFault('an arc (number) of an object identifier has leading zeros');
     arc = (arc << 7n) | BigInt(byte & 0x7f);
     isInside = byte >= 0x80;
     if (isInside) continue;
@@ -96,7 +96,7 @@ export function readObjectIdentifier(value: DerValue | undefined): string {
     arc = 0n;
   }
   const [first] = arcs;
-  if (isInside || first === undefined) throw new DerFault('an arc without end');
+  if (isInside || first === undefined) throw new DerFault('an object identifier ends within an arc (number)');
   const root = first < 80n ? first / 40n : 2n;
   return [root, first - root * 40n, ...arcs.slice(1)].join('.');
 }

@@ -69,7 +69,7 @@ export class DistinguishedName {
       .flat()
       .filter(({ type }) => type === COMMON_NAME)
       .map(({ text }) => {
-        if (text === null || text.includes('\0')) throw new DerFault('a common name that is not text');
+        if (text === null || text.includes('\0')) throw new DerFault('a common name is not a text');
         return text;
       });
   }
@@ -85,10 +85,11 @@ export class DistinguishedName {
 
 function readSet(value: DerValue): readonly Attribute[] {
   const members = membersOf(value, TAG.set);
-  if (members.length === 0) throw new DerFault('an empty set');
+  if (members.length === 0) throw new DerFault('a distinguished name has an empty set of attributes');
   return members.map((member) => {
     const [type, attribute, more] = membersOf(member);
-    if (attribute === undefined || more !== undefined) throw new DerFault('an attribute is a type and a value');
+    if (attribute === undefined || more !== undefined)
+      throw new DerFault('an attribute of a distinguished name is not a pair of type and value');
     return { type: readObjectIdentifier(type), value: attribute, text: readText(attribute) };
   });
 }

@@ -1,6 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import type { ServicePlaneOptions } from '#service-plane/service-plane-options.js';
 import { destroyWithReset, listenOnDuplicate } from '#sockets/socket-options.js';
 

@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { RequestFacts } from '#contracts/service-plane/http-facts.js';
 import type { CertificateFacts, ClientHello, TlsFacts } from '#contracts/service-plane/tls-facts.js';
@@ -9,7 +10,6 @@ import {
   decideRequest,
   type Step,
 } from '#policy/evaluate/connection/connection-steps.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
 import { LeafContexts } from '#service-plane/ca/leaf-contexts.js';
 import type { TrustAnchors } from '#service-plane/certificate/trust-anchors.js';
@@ -169,8 +169,8 @@ class Session implements InterceptedSession {
 
   begin(): void {
     const { hello } = this.intercepted;
-    // Fail if the client offers ALPN protocols, but neither `http/1.1` nor `h2`: the service plane cannot
-    // read any other protocol.
+    // Fail if the client offers ALPN protocols, but neither `http/1.1` nor `h2`: the service plane (TLS and
+    // HTTP inspection) cannot read any other protocol.
     if (hello.alpn.length > 0 && this.#protocols().length === 0) {
       this.#fail('no_common_protocol');
       return;
@@ -214,8 +214,9 @@ class Session implements InterceptedSession {
   }
 
   /**
-   * The client's ALPN protocols that the service plane can read. The server selects one of them, and the
-   * service plane offers only this protocol to the client, because it does not translate between protocols.
+   * The client's ALPN protocols that the service plane (TLS and HTTP inspection) can read. The server selects
+   * one of them, and the service plane offers only this protocol to the client, because it does not translate
+   * between protocols.
    */
   #protocols(): readonly string[] {
     return this.intercepted.hello.alpn.filter((protocol) => protocol === HTTP1 || protocol === HTTP2);

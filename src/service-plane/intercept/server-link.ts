@@ -1,7 +1,7 @@
 import { connect, type TLSSocket } from 'node:tls';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import type { CertificateFacts } from '#contracts/service-plane/tls-facts.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { readCertificateFacts } from '#service-plane/certificate/certificate-facts.js';
 import { connectUpstream } from '#service-plane/upstream/connect-upstream.js';
 import { untrustedReason } from '#service-plane/upstream/untrusted-reason.js';

@@ -1,5 +1,5 @@
 import { MessageReader } from './message-reader.js';
-import { RecordReader } from './record-reader.js';
+import { MAX_SERVER_RECORD, RecordReader } from './record-reader.js';
 import { isRetry } from './server-hello.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
 
@@ -8,11 +8,6 @@ import { CONTENT, HANDSHAKE } from './tls-numbers.js';
  * bytes, the answer is `not_tls`.
  */
 const LIMIT = 65_536;
-/**
- * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
- * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
- */
-const MAX_RECORD_LENGTH = 16_384 + 256;
 
 /** The response of a server to a ClientHello. `hello`: the server accepts the ClientHello. */
 export type Answer =
@@ -26,7 +21,7 @@ export type Answer =
  * requests a second ClientHello. The result does not depend on the division of the stream into chunks.
  */
 export class AnswerReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
+  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_SERVER_RECORD });
   readonly #messages = new MessageReader(LIMIT);
 
   push(chunk: Uint8Array): void {

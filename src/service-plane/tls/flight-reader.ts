@@ -1,5 +1,6 @@
-import { type HandshakeMessage, MessageReader } from './message-reader.js';
-import { type RecordFault, type RecordPiece, RecordReader } from './record-reader.js';
+import { FactsReader } from './facts-reader.js';
+import type { HandshakeMessage } from './message-reader.js';
+import { MAX_SERVER_RECORD, type RecordFault, type RecordPiece } from './record-reader.js';
 import { readServerHello } from './server-hello.js';
 import { Cursor } from './tls-cursor.js';
 import { CONTENT, HANDSHAKE } from './tls-numbers.js';
@@ -22,11 +23,6 @@ function readCertificateMessage(body: Uint8Array): readonly Uint8Array[] | null 
 }
 
 const LIMIT = 262_144;
-/**
- * The longest accepted record, in bytes: the limit for encrypted records (RFC 8446, 5.2). The reader accepts
- * this length also before encryption, because some servers send unencrypted records above 16,384 bytes.
- */
-const MAX_RECORD_LENGTH = 16_384 + 256;
 const WARNING = 1;
 const UNRECOGNIZED_NAME = 112;
 
@@ -45,34 +41,20 @@ export type FlightFault =
   | 'anonymous';
 
 /**
- * Reads a server's response to a ClientHello without taking part in the handshake. The division of the stream
- * into chunks does not change the result.
+ * Reads the information about the server's certificates in the response to a ClientHello, without taking part
+ * in the handshake.
  */
-export class FlightReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
-  readonly #messages = new MessageReader(LIMIT);
+export class FlightReader extends FactsReader<FlightFacts> {
   #hasHello = false;
   #alertLevel = 0;
-  #facts: FlightFacts | null = null;
 
-  /** All bytes that `push` has received so far. The value is a view that is valid until the next push. */
-  get bytes(): Uint8Array {
-    return this.#records.bytes;
+  constructor() {
+    super({ limit: LIMIT, longest: MAX_SERVER_RECORD });
   }
 
-  /**
-   * Returns the information about the server's certificates; null if more bytes are needed. After the first
-   * result, each later call returns the same result.
-   */
-  push(chunk: Uint8Array): FlightFacts | null {
-    this.#records.push(chunk);
-    this.#facts ??= this.#read();
-    return this.#facts;
-  }
-
-  #read(): FlightFacts | null {
+  protected override read(): FlightFacts | null {
     for (;;) {
-      const piece = this.#records.next();
+      const piece = this.records.next();
       if (piece === null) return null;
       const facts = typeof piece === 'string' ? unreadable(piece) : this.#piece(piece);
       if (facts !== null) return facts;
@@ -81,7 +63,7 @@ export class FlightReader {
 
   #piece(piece: RecordPiece): FlightFacts | null {
     if (piece.type === CONTENT.handshake) return this.#handshake(piece.data);
-    if (!this.#messages.isBetween) return unreadable('malformed');
+    if (!this.messages.isBetween) return unreadable('malformed');
     if (piece.type === CONTENT.alert) return this.#alert(piece);
     if (piece.type !== CONTENT.changeCipherSpec || !this.#hasHello) return unreadable('malformed');
     const { data, isLast } = piece;
@@ -108,9 +90,9 @@ export class FlightReader {
   }
 
   #handshake(data: Uint8Array): FlightFacts | null {
-    this.#messages.push(data);
+    this.messages.push(data);
     for (;;) {
-      const message = this.#messages.next();
+      const message = this.messages.next();
       if (message === null) return null;
       const facts = message === 'too_long' ? unreadable('too_long') : this.#message(message);
       if (facts !== null) return facts;

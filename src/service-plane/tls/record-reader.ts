@@ -6,6 +6,13 @@ const HEADER_BYTES = 5;
 export type RecordFault = 'not_tls' | 'malformed' | 'too_long';
 
 /**
+ * The longest accepted record of a server, in bytes: the limit for encrypted records (RFC 8446, 5.2). This
+ * length is also accepted before encryption, because some servers send unencrypted records above 16,384
+ * bytes.
+ */
+export const MAX_SERVER_RECORD = 16_384 + 256;
+
+/**
  * Consecutive payload bytes of one TLS record, at least one byte. `isLast`: the record ends with this piece.
  */
 export type RecordPiece = { readonly type: number; readonly data: Uint8Array; readonly isLast: boolean };

@@ -1,6 +1,6 @@
 import { Socket } from 'node:net';
+import { formatAddress } from '#addresses/ip-address.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { openConnector } from '#sockets/socket-options.js';
 
 const CONNECT_MS = 10_000;

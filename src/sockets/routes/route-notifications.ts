@@ -2,14 +2,19 @@ import type { Descriptors } from '#libc/descriptors.js';
 import { NETLINK_ROUTE, NetlinkSocket } from '#libc/netlink.js';
 
 const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
+const [IPV6_ADDRESS, IPV6_ROUTE, IPV6_RULE] = [1 << 8, 1 << 10, 1 << 18];
 /**
  * The rtnetlink multicast groups for each subject, one bit per group. `addresses`: changes of the node's
- * links and addresses. `sources`: changes that affect the kernel's choice of a source address.
+ * links and IPv4 addresses. `sources`: changes that affect the kernel's choice of a source address of either
+ * family.
  */
-const GROUPS = { addresses: LINK | ADDRESS, sources: LINK | ADDRESS | ROUTE | RULE } as const;
+const GROUPS = {
+  addresses: LINK | ADDRESS,
+  sources: LINK | ADDRESS | ROUTE | RULE | IPV6_ADDRESS | IPV6_ROUTE | IPV6_RULE,
+} as const;
 
 /**
- * Kernel notifications of changed links, IPv4 addresses, routes and rules in the network namespace of the
+ * Kernel notifications of changed links, addresses, routes and rules in the network namespace of the
  * calling thread. The notifications stay in the buffer of the netlink socket until `drain` reads them, so one
  * call of `drain` reports many changes together. `drain` also returns true after an overflow of the buffer.
  */

@@ -1,17 +1,17 @@
+import type { Address } from '#contracts/policy/policy-model.js';
 import { libc } from '#libc/libc.js';
-import { openSocket, sockaddr } from '#sockets/socket-options.js';
-
-const SOCKADDR_BYTES = 16;
+import { addressInSockaddr, openSocket, SOCKADDR_IN6_BYTES, sockaddr } from '#sockets/socket-options.js';
 
 /**
  * Returns the source address that the kernel would now choose for packets to `to` with this mark, in host
  * byte order. Returns null if there is no route. Throws a `KernelFailure` if no descriptor is available.
  */
-export function sourceTowards(to: { readonly address: number; readonly port: number }, mark: number): number | null {
-  const fd = openSocket('udp', { mark });
-  const own = new Uint8Array(SOCKADDR_BYTES);
-  const hasRoute = libc.connect(fd, sockaddr(to.address, to.port), SOCKADDR_BYTES) === 0;
-  const isKnown = hasRoute && libc.getsockname(fd, own, Uint32Array.of(SOCKADDR_BYTES)) === 0;
+export function sourceTowards(to: { readonly address: Address; readonly port: number }, mark: number): Address | null {
+  const fd = openSocket('udp', { mark }, typeof to.address === 'number' ? 'ipv4' : 'ipv6');
+  const name = sockaddr(to.address, to.port);
+  const own = new Uint8Array(SOCKADDR_IN6_BYTES);
+  const hasRoute = libc.connect(fd, name, name.length) === 0;
+  const isKnown = hasRoute && libc.getsockname(fd, own, Uint32Array.of(own.length)) === 0;
   libc.close(fd);
-  return isKnown ? new DataView(own.buffer).getUint32(4) : null;
+  return isKnown ? addressInSockaddr(own) : null;
 }

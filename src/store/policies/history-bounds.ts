@@ -1,3 +1,6 @@
+import type { PolicyRow } from './policy-row.js';
+import { factsOf } from './revision-facts.js';
+
 /** How many revisions of policies are kept (`policy.history`). */
 export type HistoryBounds = {
   /** The largest number of revisions of one policy. */
@@ -24,6 +27,32 @@ export type ListedRevision = {
 };
 
 /**
+ * Returns the revision with the key `key` in its store, and the key `local` in the local store of a node.
+ * `row`: its record; undefined if the record cannot be read.
+ */
+export function listedRevision(key: string, local: string, row: PolicyRow | undefined): ListedRevision {
+  const bytes = row === undefined ? 0 : (factsOf(row).bytes ?? 0);
+  return { ...placeInHistory(local), key, at: row?.updated_at ?? null, name: row?.name ?? null, bytes };
+}
+
+/** The revisions that stay. `needed`: their keys. `former`: those that assertions compare with. */
+export type KeptRevisions = {
+  readonly needed: Iterable<string>;
+  readonly former: readonly FormerRevision[];
+  /** Returns the present name of a policy; null if it has none. */
+  readonly nameOf: (policy: string) => string | null;
+};
+
+/** Returns the keys of the revisions beyond the bounds that nothing needs. */
+export function oldRevisions(
+  revisions: readonly ListedRevision[],
+  { needed, former, nameOf }: KeptRevisions,
+  bounds: HistoryBounds,
+): ReadonlySet<string> {
+  return beyondBounds(revisions, new Set([...needed, ...keysOfFormer(revisions, former, nameOf)]), bounds);
+}
+
+/**
  * Returns the keys of the revisions beyond the bounds: the oldest ones of each policy, then the oldest ones
  * of all policies. The newest `ALWAYS_KEPT` of each policy, and those in `needed`, are never among them.
  */
@@ -43,7 +72,7 @@ export function beyondBounds(
   let bytes = 0;
   for (const own of byPolicy.values()) {
     own.sort((one, other) => one.revision - other.revision);
-    // A clock can go back. The revisions of a policy must be removed in their order nevertheless.
+    // A clock may have been set back, but the revisions of a policy must be removed in their order.
     let latest = '';
     for (const [index, { key, at, bytes: added }] of own.entries()) {
       if (at !== null && at > latest) latest = at;
@@ -56,7 +85,7 @@ export function beyondBounds(
       if (isRemovable && at !== null) removable.push({ key, at: latest, bytes: added });
     }
   }
-  // The sort is stable, so that revisions with equal times stay in their order.
+  // The sort is stable, so revisions with equal times keep their order.
   removable.sort((one, other) => (one.at < other.at ? -1 : Number(one.at > other.at)));
   for (const { key, bytes: added } of removable) {
     if (bytes <= mostBytes) break;
@@ -70,8 +99,9 @@ export function beyondBounds(
 export type FormerRevision = { readonly revision: number; readonly policy?: string | undefined };
 
 /**
- * Returns the keys of the revisions that assertions compare with. `nameOf`: the present name of a policy. If
- * an assertion names no policy, the revision of each policy is meant, because each can be in force.
+ * Returns the keys of the revisions with which assertions compare. `nameOf`: the present name of a policy. If
+ * an assertion contains no policy name, keeps the revision of every policy, because each policy can be in
+ * force.
  */
 export function keysOfFormer(
   revisions: readonly ListedRevision[],
@@ -93,7 +123,7 @@ export function keysOfFormer(
     .map(({ key }) => key);
 }
 
-/** Returns the policy and the revision that a key of the history names. */
+/** Returns the policy and the revision in a key of the history. */
 export function placeInHistory(key: string): Pick<ListedRevision, 'policy' | 'revision'> {
   const end = key.lastIndexOf('/');
   return { policy: key.slice('history/'.length, end), revision: Number(key.slice(end + 1)) || 0 };

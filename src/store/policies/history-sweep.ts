@@ -6,21 +6,22 @@ import { StoreError } from '#store/store-error.js';
 import type { KvOperation, KvStore } from '#store/store-types.js';
 import { listKey, partKey } from './bodies.js';
 import {
-  beyondBounds,
   type FormerRevision,
   type HistoryBounds,
-  keysOfFormer,
   type ListedRevision,
-  placeInHistory,
+  listedRevision,
+  oldRevisions,
 } from './history-bounds.js';
 import { historyKey } from './policy-plan.js';
 import type { PolicyRow, PolicyState } from './policy-row.js';
-import { factsOf } from './revision-facts.js';
 
-/** The time in milliseconds before the first sweep after the start, and the interval after it. */
+/**
+ * The time in milliseconds from the start to the first removal of old revisions (sweep), and the interval
+ * after it.
+ */
 const FIRST_SWEEP_MS = 60_000;
 const SWEEP_MS = 3_600_000;
-/** A sweep also runs after this number of commits. */
+/** A sweep (removal of old revisions) also runs after this number of commits. */
 const COMMITS = 256;
 const ROWS_PER_WRITE = 100;
 const LISTS_PER_READ = 20;
@@ -42,7 +43,10 @@ export class HistorySweep {
   readonly #state: () => PolicyState;
   readonly #bounds: HistoryBounds;
   readonly #former: () => Promise<readonly FormerRevision[]>;
-  /** The keys that commits have written since the start of the running sweep; null if none runs. */
+  /**
+   * The keys that commits have written since the running removal of old revisions (sweep) began; null if none
+   * runs.
+   */
   #written: Set<string> | null = null;
   #commits = 0;
   #running: Promise<unknown> = Promise.resolve();
@@ -67,12 +71,12 @@ export class HistorySweep {
     this.#former = former;
   }
 
-  /** Starts to sweep at intervals. */
+  /** Starts sweeps (removal of old revisions) at regular intervals. */
   start(): void {
     this.#sweepIn(FIRST_SWEEP_MS);
   }
 
-  /** Ends the sweeps. Resolves when none runs. */
+  /** Stops the sweeps (removal of old revisions). Resolves when no sweep runs any more. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
@@ -115,17 +119,18 @@ export class HistorySweep {
   async #sweep(written: ReadonlySet<string>): Promise<Swept> {
     const { listed, lists, isComplete } = await this.#listed();
     const { rows } = this.#state();
-    const former = keysOfFormer(listed, await this.#former(), (policy) => rows.get(policy)?.name ?? null);
-    const beyond = beyondBounds(listed, new Set([...this.#needed(), ...former]), this.#bounds);
+    const former = await this.#former();
+    const kept = { needed: this.#needed(), former, nameOf: (policy: string) => rows.get(policy)?.name ?? null };
+    const beyond = oldRevisions(listed, kept, this.#bounds);
     const removed = await this.#removeRows([...beyond], lists);
     const notes = await this.#notes();
-    // A revision that this build cannot read can need any part.
+    // Remove no parts: a revision that this build cannot read may need any of them.
     if (notes.keys.length === 0 || !isComplete(beyond)) return { revisions: removed.size, bodies: 0 };
     for (const key of removed) lists.delete(key);
-    const kept = new Set(lists.values());
-    for (const row of this.#neededRows()) kept.add(row.body_sha256);
-    const candidates = await this.#bodiesOf(notes.lists.filter((list) => !kept.has(list)));
-    const needed = candidates.size === 0 ? new Set<string>() : await this.#bodiesOf([...kept]);
+    const live = new Set(lists.values());
+    for (const row of this.#neededRows()) live.add(row.body_sha256);
+    const candidates = await this.#bodiesOf(notes.lists.filter((list) => !live.has(list)));
+    const needed = candidates.size === 0 ? new Set<string>() : await this.#bodiesOf([...live]);
     const dead = [...candidates].filter((key) => !needed.has(key));
     const bodies = await this.#removeBodies(dead, written);
     await this.#runExclusive(() => this.#kv.batch(notes.keys.map(deletion), { sync: false }));
@@ -139,7 +144,7 @@ export class HistorySweep {
     const unreadable: string[] = [];
     const unread = (key: string): void => {
       unreadable.push(key);
-      listed.push({ ...placeInHistory(key), key, at: null, name: null, bytes: 0 });
+      listed.push(listedRevision(key, key, undefined));
     };
     for await (const [key, value] of intactEntries(this.#kv, under('history/'), (_, damaged) => unread(damaged))) {
       const { value: row } = RECORDS.history.reading(key, value);
@@ -148,14 +153,16 @@ export class HistorySweep {
         continue;
       }
       lists.set(key, row.body_sha256);
-      const { id: policy, revision, name, updated_at: at } = row;
-      listed.push({ key, policy, revision, at, name, bytes: factsOf(row).bytes ?? 0 });
+      listed.push(listedRevision(key, key, row));
     }
     const isComplete = (beyond: ReadonlySet<string>): boolean => unreadable.every((key) => beyond.has(key));
     return { listed, lists, isComplete };
   }
 
-  /** The present policies, and the policy that comes in force if the pending change is reverted. */
+  /**
+   * Returns the present policies, and the policy that would be in force after a revert of the unconfirmed
+   * change.
+   */
   #neededRows(): readonly PolicyRow[] {
     const { head, rows } = this.#state();
     const before = head.pending?.before.row ?? null;
@@ -166,7 +173,9 @@ export class HistorySweep {
     return new Set(this.#neededRows().map(({ id, revision }) => historyKey(id, revision)));
   }
 
-  /** Removes revisions, and notes their lists of parts. Returns the keys of those that were removed. */
+  /**
+   * Removes revisions, and stores which lists of parts they had. Returns the keys of the removed revisions.
+   */
   async #removeRows(keys: readonly string[], lists: ReadonlyMap<string, string>): Promise<ReadonlySet<string>> {
     const removed = new Set<string>();
     for (let at = 0; at < keys.length; at += ROWS_PER_WRITE)
@@ -196,7 +205,10 @@ export class HistorySweep {
     return { keys, lists: [...lists] };
   }
 
-  /** Returns the keys of lists of parts, and of their parts. A list that cannot be read has no parts. */
+  /**
+   * Returns the keys of these lists of parts and of the parts in them. Treats a list that cannot be read as
+   * empty.
+   */
   async #bodiesOf(lists: readonly string[]): Promise<Set<string>> {
     const bodies = new Set<string>();
     for (let at = 0; at < lists.length; at += LISTS_PER_READ) {

@@ -3,7 +3,7 @@ import type { JWK } from 'jose';
 import { z } from 'zod';
 import type { Assertion } from '#contracts/analysis/assertion.js';
 import type { PolicyHead, PolicyRow } from '#store/policies/policy-row.js';
-import type { IntegrationRecord, InterceptCaRecord, TokenRecord } from '#store/store-types.js';
+import type { IntegrationRecord, InterceptCaRecord, LastWrite, TokenRecord } from '#store/store-types.js';
 import { count, id, instant, policyFields, text } from './record-fields.js';
 import { RecordKind } from './record-kind.js';
 
@@ -89,20 +89,9 @@ export type RemovedNode = {
 /** The intercept CA, or its last revision after a removal. */
 export type StoredCa = InterceptCaRecord | { readonly revision: number };
 /** The setting of performance mode, with the time and author of its last write. */
-export type PerformanceSetting = {
-  readonly enabled: boolean;
-  readonly revision: number;
-  readonly updated_at: string;
-  readonly updated_by: string;
-};
+export type PerformanceSetting = LastWrite & { readonly enabled: boolean };
 /** The list of assertions, with the time and author of its last write. */
-export type AssertionRecord = {
-  /** The number of writes of the list. */
-  readonly revision: number;
-  readonly updated_at: string;
-  readonly updated_by: string;
-  readonly assertions: readonly Assertion[];
-};
+export type AssertionRecord = LastWrite & { readonly assertions: readonly Assertion[] };
 /**
  * The store knows only the members that it needs itself, because a newer build can write other assertions.
  * The check of a policy write refuses a list that this build does not know whole.
@@ -116,7 +105,10 @@ const assertions = z.array(
 /** A part of the JSON text of a policy: the hash of the part, and its length. */
 export type Part = { readonly sha256: string; readonly bytes: number };
 
-/** The JSON records of the store. A kind without ids has one key, which is its prefix. */
+/**
+ * The kinds of JSON records in the store. The key of a record is the prefix of its kind and its id. A kind
+ * without ids has one record, whose key is the prefix.
+ */
 export const RECORDS = {
   head: new RecordKind<PolicyHead>('head', policyHead),
   policy: new RecordKind<PolicyRow>('policy/', policyRow, (row) => row.id),
@@ -168,7 +160,10 @@ export const RECORDS = {
   ),
 } as const;
 
-/** A line of the last-good copy of the active policy: the head, and the record of the policy. */
+/**
+ * A line of the last-good copy of the active policy: the head (record of the last commit), and the record of
+ * the policy.
+ */
 export type LastGoodLine = {
   readonly head: PolicyHead;
   readonly row: PolicyRow | null;

@@ -79,7 +79,7 @@ describe('the draft of a policy', () => {
     return made;
   }
 
-  it('is judged after a pause, and an edit cancels the judgement of the text before it', async () => {
+  it('is checked by the node after a pause in typing, and an edit cancels the check of the earlier text', async () => {
     const { draft, asked } = createDraft();
     draft.send({ type: 'edited', change: change('a') });
     draft.send({ type: 'edited', change: change('ab') });
@@ -98,7 +98,7 @@ describe('the draft of a policy', () => {
     expect(stateOf(draft)).toBe('faulty');
   });
 
-  it('is judged again while the node does not answer', async () => {
+  it('is checked again and again while the node does not respond', async () => {
     const { draft, asked } = createDraft('edited');
     await vi.advanceTimersByTimeAsync(500);
     asked[0]?.answer(new Error('no response'));
@@ -110,7 +110,14 @@ describe('the draft of a policy', () => {
     expect(stateOf(draft)).toBe('sound');
   });
 
-  it('waits for the confirmation of an applied change, and is kept by it', async () => {
+  it('stays in review if its text is stored again as a newer revision, and its write then refers to that revision', async () => {
+    const { draft } = await reviewed();
+    draft.send({ type: 'rebased', etag: '"p.3"' });
+    expect(stateOf(draft)).toBe('reviewing');
+    expect(draft.getSnapshot().context.change).toEqual({ ...change('new'), etag: '"p.3"' });
+  });
+
+  it('waits for the confirmation after the change was applied, and is complete after the confirmation', async () => {
     const { draft } = await awaiting();
     expect(stateOf(draft)).toBe('awaiting_confirmation');
     // A report that was asked for before the write.
@@ -123,7 +130,7 @@ describe('the draft of a policy', () => {
     expect(stateOf(draft)).toBe('kept');
   });
 
-  it('is reverted with the reason of the node, and can be edited again', async () => {
+  it('can be edited again after the node has reverted the change, and shows the reason of the node', async () => {
     const { draft } = await awaiting();
     draft.send({ type: 'reported', ...report(8, null, 7) });
     expect(stateOf(draft)).toBe('reverted');
@@ -132,7 +139,7 @@ describe('the draft of a policy', () => {
     expect(stateOf(draft)).toBe('editing');
   });
 
-  it('is kept at once without a confirmation, or if nothing in force changed', async () => {
+  it('is complete at once if the change needs no confirmation, or if the policy in force stays the same', async () => {
     for (const [confirmWithin, generation] of [
       [null, 7],
       [60, null],
@@ -145,7 +152,7 @@ describe('the draft of a policy', () => {
     }
   });
 
-  it('shows a conflict if another write came first, and the reason of any other refusal in the review', async () => {
+  it('shows a conflict if another client wrote the policy first, and shows the reason of any other refusal in the review', async () => {
     const failure = (status: number) => new ApiFailure(status, { detail: 'refused' } as Problem);
     const { draft, write } = await reviewed();
     draft.send({ type: 'apply_requested', terms: TERMS });
@@ -163,7 +170,7 @@ describe('the draft of a policy', () => {
     expect(stateOf(draft)).toBe('editing');
   });
 
-  it('begins with the review of a change without a text', async () => {
+  it('can begin with the review of a change that has no text, such as an activation', async () => {
     const { draft, asked } = createDraft('review');
     expect(stateOf(draft)).toBe('preparing');
     asked[0]?.answer(SOUND);

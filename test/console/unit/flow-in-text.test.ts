@@ -29,6 +29,6 @@ test.each([
   ['a ping', 'icmp echo request 10.1.0.7 > 10.2.0.1', { src: '10.1.0.7', dst: '10.2.0.1', proto: 'icmp' }],
   ['only one address', 'from 10.1.0.7', { src: '10.1.0.7' }],
   ['no address', 'connection refused', {}],
-])('the flow in a pasted text is read from %s', (_, text, flow) => {
+])('the console finds the addresses, ports and protocol of a flow in a pasted text: %s', (_, text, flow) => {
   expect(flowInText(text)).toEqual(flow);
 });

@@ -9,7 +9,7 @@ const picture = (stripe: number): Image => ({
   rgb: Uint8Array.from({ length: 432 }, (_, at) => (Math.floor(at / 3) % 12 < 3 ? stripe : 250)),
 });
 
-test('a written picture is read with the same colours', () => {
+test('a PNG picture that the test code writes has the same colours when it is read again', () => {
   expect(decodePng(encodePng(picture(30), 4))).toEqual(picture(30));
 });
 

@@ -62,24 +62,27 @@ describe('the text of a policy', () => {
   it.each([
     ['YAML', writeText(POLICY)],
     ['JSON', JSON.stringify(POLICY, null, 2)],
-  ])('finds the place of a JSON pointer in %s, else that of its parent', (_form, text) => {
-    const pointers = [
-      '/source_groups/0/rules/0/match/dst_ports/1',
-      '/source_groups/0/rules/1/match/proto',
-      '/source_groups/0/mode',
-    ];
-    const places = finish(readText(text).places(pointers));
-    const shown = pointers.map((pointer) => text.slice(places.get(pointer)?.from, places.get(pointer)?.to));
-    expect(shown).toEqual(['"443"', expect.stringContaining('match'), expect.stringContaining('enforce')]);
-  });
+  ])(
+    'has an offset for each JSON pointer: %s. A pointer to a missing member has the offset of its parent',
+    (_form, text) => {
+      const pointers = [
+        '/source_groups/0/rules/0/match/dst_ports/1',
+        '/source_groups/0/rules/1/match/proto',
+        '/source_groups/0/mode',
+      ];
+      const places = finish(readText(text).places(pointers));
+      const shown = pointers.map((pointer) => text.slice(places.get(pointer)?.from, places.get(pointer)?.to));
+      expect(shown).toEqual(['"443"', expect.stringContaining('match'), expect.stringContaining('enforce')]);
+    },
+  );
 
-  it('reports a syntax error with its place, and no value', () => {
+  it('has a syntax error with its position, and no value, if it is not valid', () => {
     const { value, syntax } = readText('default_policy: deny\nsource_groups: [ {\n');
     expect(value).toBeNull();
     expect(syntax[0]?.message).toBeTruthy();
   });
 
-  it('names rules and groups in messages of the node', () => {
+  it('gives the names of rules and groups that replace JSON pointers in messages of the node', () => {
     expect(withNames('/source_groups/0/rules/1 decides all', POLICY)).toBe('office / no decides all');
     expect(withNames('/policy/source_groups/0, /source_groups/7', { policy: POLICY })).toBe('office, /source_groups/7');
   });
@@ -102,7 +105,7 @@ describe('edits of the text of a policy', () => {
     );
   });
 
-  it('give an inserted rule a free id', () => {
+  it('give an inserted rule an unused id', () => {
     const edited = finish(
       editText(text, [
         { edit: 'insert_rule', source_group: 'office', before: null, rule: { id: 'web', action: 'allow', match: {} } },
@@ -139,7 +142,7 @@ describe('edits of the text of a policy', () => {
     });
   });
 
-  it('are refused with a sentence if the rule is gone', () => {
+  it('are refused with a message if the text no longer contains the rule', () => {
     expect(() => finish(editText(text, [{ edit: 'remove_rule', source_group: 'office', rule: 'gone' }]))).toThrow(
       'The source group office of the text has no rule gone.',
     );
@@ -168,7 +171,7 @@ describe('the comparison of two texts', () => {
     }
   });
 
-  it('merges edits of different lines, and no edits of the same lines', () => {
+  it('merges two edits of different lines, and refuses to merge edits of the same lines', () => {
     const base = 'a\nb\nc\nd\ne';
     expect(mergeTexts(base, 'a\nB\nc\nd\ne', 'a\nb\nc\nd\ne\nf')).toBe('a\nB\nc\nd\ne\nf');
     expect(mergeTexts(base, 'a\nB\nc\nd\ne', 'a\nd\ne')).toBeNull();

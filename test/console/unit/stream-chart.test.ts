@@ -63,7 +63,7 @@ test('a lost stream is opened again after 250 ms, and each further wait is twice
   expect(waits).toEqual([250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
 });
 
-test('the waits of a stream begin at 250 ms again after it was live', () => {
+test('a stream waits only 250 ms again before its next reconnection after it was connected', () => {
   const stream = startStream();
   stream.close(1006);
   vi.advanceTimersByTime(250);
@@ -75,7 +75,7 @@ test('the waits of a stream begin at 250 ms again after it was live', () => {
   expect(stream.state()).toBe('{"open":"connecting"}');
 });
 
-test('a stream is not opened again by itself if performance mode is off or the token has ended', () => {
+test('a stream does not reconnect by itself if performance mode is off, or if the API token was revoked or has expired', () => {
   const switchedOff = startStream();
   switchedOff.open();
   switchedOff.close(4503);
@@ -89,7 +89,7 @@ test('a stream is not opened again by itself if performance mode is off or the t
   expect([switchedOff.state(), ended.state()]).toEqual(['{"open":"connecting"}', '"token_ended"']);
 });
 
-test('a stream whose query the node refuses is not opened again, and says why', async () => {
+test('a stream whose query the node refuses does not reconnect, and has the reason of the node', async () => {
   vi.useRealTimers();
   const reason = '?src: Must be an IPv4 address';
   const { state, actor, close, connections } = startStream({ kind: 'refused', reason });
@@ -98,7 +98,7 @@ test('a stream whose query the node refuses is not opened again, and says why', 
   expect([actor.getSnapshot().context.refusal, connections()]).toEqual([reason, 1]);
 });
 
-test('a node without messages of the past is asked for a stream that begins now', async () => {
+test('a stream is requested without past messages from a node that keeps none', async () => {
   vi.useRealTimers();
   const { state, actor, close, connections } = startStream({ kind: 'no_replay' });
   close(1006);
@@ -106,7 +106,7 @@ test('a node without messages of the past is asked for a stream that begins now'
   expect([state(), actor.getSnapshot().context.replays]).toEqual(['{"open":"connecting"}', false]);
 });
 
-test('a stream that the node does not open while performance mode is off opens when it is on', async () => {
+test('a stream that the node refuses while performance mode is off is opened when performance mode is enabled', async () => {
   vi.useRealTimers();
   const { state, close, switchOn } = startStream({ kind: 'switched_off' });
   close(1006);

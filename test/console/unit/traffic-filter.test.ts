@@ -8,7 +8,7 @@ import {
   withParameter,
 } from '../../../console/src/pages/traffic/filter.js';
 
-test('a filter has parameters for the node, words that a row must have, and words that it must not have', () => {
+test('a filter of the page Traffic has parameters for the node, words that a row must contain, and words that it must not contain', () => {
   const filter = readFilter('Office port:443,80 -dns  hostname:*.example.com state:x -', LIVE_PARAMETERS);
   expect(filter).toEqual({
     parameters: [
@@ -22,14 +22,14 @@ test('a filter has parameters for the node, words that a row must have, and word
   expect(queryOf(filter.parameters)).toBe('port=443&port=80&hostname=*.example.com');
 });
 
-test('a word is found anywhere in a row, and digits alone are found only as a whole number', () => {
+test('a filter word of the page Traffic matches any part of a row, and a word of digits matches only a whole number', () => {
   const row = 'allow flow 10.80.1.2 10.2.0.2 tcp 8080 office / web';
   const isFound = (text: string) => passes(row, readFilter(text, LIVE_PARAMETERS));
   expect(['off', '8080', '10.2.0', 'office -telnet'].map(isFound)).toEqual([true, true, true, true]);
   expect(['80', '2', 'telnet', '-web'].map(isFound)).toEqual([false, false, false, false]);
 });
 
-test('a click adds a parameter to the text of a filter, and another click takes it out', () => {
+test('a click on a value adds it to the filter text of the page Traffic, and a second click removes it', () => {
   expect(toggled('-dns', 'group:office')).toBe('-dns group:office');
   expect(toggled('-dns group:office', 'group:office')).toBe('-dns');
   expect(withParameter('office verdict:deny port:23', 'verdict', 'audit')).toBe('office port:23 verdict:audit');

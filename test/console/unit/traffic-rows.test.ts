@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { mapOf, portClass } from '../../../console/src/pages/traffic/map-data.js';
 import type { Message } from '../../../console/src/pages/traffic/message.js';
-import { countOf, TrafficRows } from '../../../console/src/pages/traffic/rows.js';
+import { countOf } from '../../../console/src/pages/traffic/row.js';
+import { TrafficRows } from '../../../console/src/pages/traffic/rows.js';
 
 const START = 1_800_000_000_000;
 const flow = (more: Partial<Message> = {}): Message => ({
@@ -11,7 +12,7 @@ const flow = (more: Partial<Message> = {}): Message => ({
 });
 const denied: Partial<Message> = { type: 'verdict', verdict: 'deny', effective_action: 'deny', rule: 'no-telnet' };
 
-test('messages that differ only in time and source port are one row, with a count and the latest five', () => {
+test('wiretap messages that differ only in time and source port are one row of the page Traffic, with a count and the latest five messages', () => {
   const rows = new TrafficRows();
   for (let at = 0; at < 8; at++) rows.add(flow({ src_port: 50_000 + at }), START + at);
   rows.add(flow({ dst_port: 80 }), START + 9);
@@ -20,7 +21,7 @@ test('messages that differ only in time and source port are one row, with a coun
   expect(row?.latest.map(({ port }) => port)).toEqual([50_003, 50_004, 50_005, 50_006, 50_007]);
 });
 
-test('a flow that opens and ends counts once, and the end adds its bytes', () => {
+test('the messages about the begin and the end of a flow count as one flow in the traffic table, and the bytes come from the end message', () => {
   const rows = new TrafficRows();
   rows.add(flow(), START);
   rows.add(flow({ type: 'flow_end', packets: { forward: 3, reply: 2 }, bytes: { forward: 300, reply: 200 } }), START);
@@ -29,7 +30,7 @@ test('a flow that opens and ends counts once, and the end adds its bytes', () =>
   expect(row && countOf(row)).toBe(1);
 });
 
-test('a message that stands for several of the node counts as so many', () => {
+test('a wiretap message that represents several equal messages increases the count of its row by their number', () => {
   const rows = new TrafficRows();
   rows.add(
     { type: 'dns', src: '10.1.0.7', hostname: 'a.example', query_type: 'A', verdict: 'allow', count: 40 },
@@ -39,7 +40,7 @@ test('a message that stands for several of the node counts as so many', () => {
   expect(rows.ordered('count', START)[0]).toMatchObject({ opened: 40, to: 'a.example', subject: 'lookup A' });
 });
 
-test('would be denied, denied and allowed are different rows, and a flow that a person cut is not a denied one', () => {
+test('the traffic table has separate rows for allowed, denied and only reported (audit) flows, and does not show a flow that a user has cut as denied', () => {
   const rows = new TrafficRows();
   rows.add(flow(), START);
   rows.add(flow({ verdict: 'audit' }), START);
@@ -53,7 +54,7 @@ test('would be denied, denied and allowed are different rows, and a flow that a 
   ).toEqual(['allow', 'deny', 'would_deny']);
 });
 
-test('losses are summed by place, and are no rows', () => {
+test('messages about lost events are summed by the place of the loss, and are not rows of the traffic table', () => {
   const rows = new TrafficRows();
   rows.add({ type: 'lost', count: 7, where: 'reader' }, START);
   rows.add({ type: 'lost', count: 5, where: 'reader' }, START);
@@ -63,7 +64,7 @@ test('losses are summed by place, and are no rows', () => {
   expect([rows.size, rows.seen]).toEqual([0, 0]);
 });
 
-test('rows that are active do not change places with each message, and a row that comes back is first', () => {
+test('active rows of the traffic table do not change their order with each message, and a row that becomes active again is first', () => {
   const rows = new TrafficRows();
   const order = (at: number) => rows.ordered('recent', START + at).map(({ message }) => message.dst_port);
   rows.add(flow({ dst_port: 1 }), START);
@@ -77,7 +78,7 @@ test('rows that are active do not change places with each message, and a row tha
   expect(order(6_002)).toEqual([2, 1, 3]);
 });
 
-test('at most 4,000 rows are kept, and the oldest give way', () => {
+test('the traffic table keeps at most 4,000 rows, and removes the oldest ones', () => {
   const rows = new TrafficRows();
   for (let port = 0; port < 10_000; port++) rows.add(flow({ dst_port: port }), START + port);
   expect(rows.size).toBeLessThanOrEqual(4_000);
@@ -85,7 +86,7 @@ test('at most 4,000 rows are kept, and the oldest give way', () => {
   expect(rows.ordered('recent', START + 10_000)[0]?.message.dst_port).toBe(9_999);
 });
 
-test('a rate follows the messages of the last seconds, and goes back to zero', () => {
+test('the message rate of the traffic table is the average of the last seconds, and falls to zero without messages', () => {
   const rows = new TrafficRows();
   rows.rateAt(START);
   for (let second = 1; second <= 12; second++) {
@@ -98,7 +99,7 @@ test('a rate follows the messages of the last seconds, and goes back to zero', (
   expect([rows.rate, rows.ordered('rate', START)[0]?.rate]).toEqual([0, 0]);
 });
 
-test('a map has groups, destinations by name, and a line for each class of ports and outcome', () => {
+test('the traffic map has source groups, destinations by name, and a line for each class of ports and each outcome', () => {
   const rows = new TrafficRows();
   rows.add(flow({ dst_names: ['shop.example.com'] }), START);
   rows.add(flow({ dst_names: ['shop.example.com'], dst_port: 80 }), START);
@@ -118,7 +119,7 @@ test('a map has groups, destinations by name, and a line for each class of ports
   ]);
 });
 
-test('a map of many destinations draws addresses together by network, and the rarest as one', () => {
+test('a traffic map of many destinations combines addresses of the same network, and the rarest destinations, into one node each', () => {
   const rows = new TrafficRows();
   for (let at = 0; at < 200; at++) rows.add(flow({ dst: `10.2.${at % 40}.${at}` }), START);
   rows.add(flow({ dst: '10.2.0.250' }), START);
@@ -130,7 +131,22 @@ test('a map of many destinations draws addresses together by network, and the ra
   expect(lines.reduce((sum, { count }) => sum + count, 0)).toBe(201);
 });
 
-test('ports of the same service are one class', () => {
+test('a map of many IPv6 destinations draws them together by /64 prefix, and names the groups of IPv6 sources', () => {
+  const rows = new TrafficRows();
+  for (let at = 1; at <= 40; at++) rows.add(flow({ src: '2001:db8::7', dst: `2001:db8:0:1::${at}` }), START);
+  const others = ['2001:db8:0:2:1:2:3:4', '2001:db8::9', 'fd00:0:0:1::1', '::1:2:3:4:5', '2001:db8:5:0:1::', '::1'];
+  for (const dst of others) rows.add(flow({ dst, source_group: null, source_groups: ['lan6'], rule: null }), START);
+  const { groups, destinations } = mapOf(rows.ordered('count', START), 30);
+  expect(groups.map(({ label }) => label)).toEqual(['lan6', 'office']);
+  expect(destinations.map(({ filter }) => filter).sort()).toEqual(
+    [
+      ...['dst:2001:db8:0:1::/64', 'dst:2001:db8:0:2::/64', 'dst:2001:db8::/64', 'dst:fd00:0:0:1::/64'],
+      ...['dst:0:0:0:1::/64', 'dst:2001:db8:5::/64', 'dst:::/64'],
+    ].sort(),
+  );
+});
+
+test('the traffic map treats ports of the same service as one class', () => {
   const classOf = (more: Partial<Message>) => portClass({ message: flow(more), subject: 'tcp 9999' });
   expect([classOf({ dst_port: 80 }), classOf({ dst_port: 8443 }), classOf({ type: 'dns' })]).toEqual([
     'web',

@@ -1,11 +1,19 @@
-import type { Packet, Policy } from '#contracts/policy/policy-model.js';
-import { generatePolicy, packetGenerator, shrink } from '#test/policy/generate.js';
+import {
+  type AddressOf,
+  type Family,
+  IPPROTO,
+  type Packet,
+  type Policy,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
+import { generatePolicy, shrink } from '#test/policy/generate.js';
 import { Random } from '#test/seed.js';
 import { patternsOf } from '../grant-model.js';
 import { Comparison, type Learned, type Mismatch, ONE_SET, type Scene } from './comparison.js';
+import { FRAME_SOURCES, type FrameSource } from './frame-sources.js';
 import { makeSequence, type Step } from './sequence.js';
 
-const SEQUENCES = 100;
+const SEQUENCES = 40;
 const STEPS = 64;
 
 export type Failure = {
@@ -26,24 +34,29 @@ export type Result = {
 };
 
 /**
- * Compares the datapath with its TypeScript model on random frames, until `packets` frames are compared or a
- * comparison fails. `failure` is the failing case, reduced to few steps and small policies.
+ * Compares the datapath of an IP family with its TypeScript model on random frames, until `packets` frames
+ * are compared or a comparison fails. `failure` is the failing case, reduced to few steps and small policies.
  */
-export function fuzz(packets: number, seed: number, report: (packets: number) => void = () => undefined): Result {
+export function fuzz<F extends Family>(
+  family: F,
+  packets: number,
+  seed: number,
+  report: (packets: number) => void = () => undefined,
+): Result {
+  const source = FRAME_SOURCES[family];
   const counted: Record<string, number> = {};
   let failure: Failure | undefined;
   // The flow table has one flow set of eight ways (places for a flow). Two usable ways test evictions, and
   // eight test the claim of a free way.
-  const [scarce, ample] = [2, ONE_SET].map((capacity) => new Comparison(sceneOf(new Random(seed)).scene, capacity)) as [
-    Comparison,
-    Comparison,
-  ];
+  const [scarce, ample] = [2, ONE_SET].map(
+    (capacity) => new Comparison(family, sceneOf(new Random(seed), source).scene, capacity),
+  ) as [Comparison<F>, Comparison<F>];
   const played = (): number => scarce.packets + ample.packets;
   try {
     for (let campaign = 0; played() < packets && failure === undefined; campaign++) {
       const comparison = campaign % 2 === 0 ? scarce : ample;
       const own = (seed + campaign * 7919) >>> 0;
-      const found = play(comparison, new Random(own));
+      const found = play(comparison, source, new Random(own));
       if (found !== undefined) failure = { seed: own, ...found };
       for (const [name, count] of comparison.counted()) counted[name] = (counted[name] ?? 0) + count;
       report(played());
@@ -54,24 +67,34 @@ export function fuzz(packets: number, seed: number, report: (packets: number) =>
   }
 }
 
-function policyOf(random: Random): Policy {
-  return generatePolicy(random, random.chance(0.25) ? { groups: 20, rules: 8 } : { groups: 4, rules: 4 });
+function policyOf(random: Random, families: readonly Family[]): Policy {
+  const size = random.chance(0.25) ? { groups: 20, rules: 8 } : { groups: 4, rules: 4 };
+  const policy = generatePolicy(random, { ...size, families });
+  if (!random.chance(0.2)) return policy;
+  return { ...policy, groups: policy.groups.map((group) => ({ ...group, rules: group.rules.map(inspecting) })) };
+}
+
+/** Returns the rule with TLS matchers, if it can have them. */
+function inspecting(rule: Rule): Rule {
+  const isOfTcp = rule.protocol === IPPROTO.tcp || (rule.protocol === 'any' && rule.icmpTypes.length === 0);
+  return isOfTcp && rule.icmpCodes.length === 0 ? { ...rule, tls: {} } : rule;
 }
 
 /**
  * Makes two policies, a packet generator, and grants of destination addresses. Some grants have already
  * expired.
  */
-function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () => Packet<number> } {
-  const policies = [policyOf(random), policyOf(random)] as const;
-  const packet = packetGenerator(random, random.pick(policies));
+function sceneOf<F extends Family>(
+  random: Random,
+  { policyFamilies, packets }: FrameSource<F>,
+): { readonly scene: Scene; readonly packet: () => Packet<AddressOf<F>> } {
+  const policies = [policyOf(random, policyFamilies), policyOf(random, policyFamilies)] as const;
+  const packet = packets(random, random.pick(policies));
   const patterns = [...new Set(policies.flatMap(patternsOf))];
   const learned: Learned[] = patterns.flatMap((pattern) =>
-    random.some(0, 12, () => ({
-      pattern,
-      address: packet().destination,
-      forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]),
-    })),
+    random
+      .some(0, 12, () => packet().destination)
+      .map((address) => ({ pattern, address, forSeconds: random.chance(0.7) ? 3_600 : random.pick([-1, -3_600]) })),
   );
   // In the grant table, a new grant may replace an expired grant of the same address, but the model keeps
   // both grants. The scene therefore has an expired grant only for an address without other grants.
@@ -80,10 +103,14 @@ function sceneOf(random: Random): { readonly scene: Scene; readonly packet: () =
   return { scene: { policies, learned: kept }, packet };
 }
 
-function play(comparison: Comparison, random: Random): Omit<Failure, 'seed'> | undefined {
-  const { scene, packet } = sceneOf(random);
+function play<F extends Family>(
+  comparison: Comparison<F>,
+  source: FrameSource<F>,
+  random: Random,
+): Omit<Failure, 'seed'> | undefined {
+  const { scene, packet } = sceneOf(random, source);
   comparison.load(scene);
-  const sequences = Array.from({ length: SEQUENCES }, () => makeSequence(random, packet, STEPS));
+  const sequences = Array.from({ length: SEQUENCES }, () => makeSequence(random, source, packet, STEPS));
   const wrong = sequences.find((steps) => comparison.play(steps) !== undefined);
   if (wrong !== undefined) return smallest(comparison, scene, wrong, (steps) => comparison.play(steps));
   if (comparison.compareCounters() === undefined) return undefined;
@@ -98,7 +125,7 @@ function play(comparison: Comparison, random: Random): Omit<Failure, 'seed'> | u
 }
 
 function smallest(
-  comparison: Comparison,
+  comparison: Pick<Comparison<Family>, 'load' | 'play' | 'compareCounters'>,
   scene: Scene,
   steps: readonly Step[],
   fails: (steps: readonly Step[]) => Mismatch | undefined,
@@ -124,6 +151,11 @@ function smallest(
   const mismatch = comparison.play(found) ?? comparison.compareCounters();
   if (mismatch === undefined) throw new Error('the smallest case does not fail');
   return { mismatch, scene: small, steps: found.map(printable) };
+}
+
+/** Returns a failure as text, with IPv6 addresses in hexadecimal notation. */
+export function textOf(failure: Failure): string {
+  return JSON.stringify(failure, (_, value) => (typeof value === 'bigint' ? `0x${value.toString(16)}` : value), 1);
 }
 
 /** A placeholder for the packet argument of `shrink`. This campaign shrinks only the policy. */

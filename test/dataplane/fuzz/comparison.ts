@@ -1,9 +1,10 @@
-import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { Address, AddressOf, Family, Group, Policy } from '#contracts/policy/policy-model.js';
 import type { Flow } from '#dataplane/abi/flow.js';
 import { compile } from '#policy/compile/compile.js';
 import { GrantModel, patternsOf } from '../grant-model.js';
 import { type Loaded, loadForTest, PASSED, SKB } from '../loaded.js';
 import { type Answer, Model } from '../model/datapath.js';
+import { FAMILY_MODELS } from '../model/family-models.js';
 import type { ModelFlow } from '../model/flows.js';
 import type { Step } from './sequence.js';
 
@@ -12,7 +13,7 @@ export const ONE_SET = 8;
 const SEGMENT_BYTES = 100;
 
 export type Policies = readonly [Policy, Policy];
-export type Learned = { readonly pattern: string; readonly address: number; readonly forSeconds: number };
+export type Learned = { readonly pattern: string; readonly address: Address; readonly forSeconds: number };
 /** Two policies, of which one is in force at a time, and the grants for their hostname patterns. */
 export type Scene = { readonly policies: Policies; readonly learned: readonly Learned[] };
 export type Mismatch = {
@@ -23,27 +24,35 @@ export type Mismatch = {
 };
 
 /**
- * Runs the datapath (BPF programs in the kernel) and its TypeScript model on the same frames. Compares
- * verdicts, packet marks, flows and counters.
+ * Runs the datapath of one IP family (BPF programs in the kernel) and its TypeScript model on the same
+ * frames. Compares verdicts, packet marks, flows and counters.
  */
-export class Comparison {
-  readonly #kernel: Loaded;
+export class Comparison<F extends Family> {
+  readonly #kernel: Loaded<F>;
   readonly #grants: GrantModel;
-  readonly #model: Model;
+  readonly #model: Model<AddressOf<F>>;
   #policies: Policies;
   #inForce: 0 | 1 = 1;
   packets = 0;
 
   /** `flowCapacity`: the number of usable ways (places for a flow) in the only set of the table, 1 to 8. */
-  constructor(scene: Scene, flowCapacity: number) {
-    this.#kernel = loadForTest({
-      flowCapacity: 4,
-      policeLocal: true,
-    });
+  constructor(
+    readonly family: F,
+    scene: Scene,
+    flowCapacity: number,
+  ) {
+    this.#kernel = loadForTest({ family, flowCapacity: 4, policeLocal: true });
     this.#kernel.narrow(ONE_SET - flowCapacity);
     this.#policies = scene.policies;
     this.#grants = new GrantModel(this.#kernel);
-    this.#model = new Model(scene.policies[1], flowCapacity, this.#goneOf, this.#grants, this.#grants.ever);
+    this.#model = new Model(
+      FAMILY_MODELS[family],
+      scene.policies[1],
+      flowCapacity,
+      this.#goneOf,
+      this.#grants,
+      this.#grants.ever,
+    );
     this.load(scene);
   }
 
@@ -62,7 +71,7 @@ export class Comparison {
       // No packet runs through the datapath during `load`, so no grace period is needed before a slot is
       // overwritten.
       this.#kernel.slots.assumeGrace();
-      this.#kernel.activate(compile(policy));
+      this.#kernel.activate(compile(policy, { ipv6: this.family === 'ipv6' }));
       this.#grants.activated(policy);
     }
     this.#grants.revokeAll();
@@ -157,7 +166,7 @@ export class Comparison {
    * Returns the flow of `halfOpen` that the datapath has evicted, so that the model evicts this flow too.
    * Returns the first flow of `halfOpen` if the datapath has evicted none of these flows.
    */
-  readonly #goneOf = (halfOpen: readonly ModelFlow[]): ModelFlow => {
+  readonly #goneOf = (halfOpen: readonly ModelFlow<AddressOf<F>>[]): ModelFlow<AddressOf<F>> => {
     const there = this.#kernelFlows();
     const [first] = halfOpen;
     if (first === undefined) throw new RangeError('nobody can make room');
@@ -215,14 +224,14 @@ function difference(
   };
 }
 
-function describe(flow: Flow, confirmed: boolean, epochs: number): string {
+function describe(flow: Flow<Address>, confirmed: boolean, epochs: number): string {
   const { source, sourcePort, destination, destinationPort, protocol, icmpQuery, state, foreign } = flow;
   const { epoch, word, packets, bytes } = flow;
   const judged = foreign ? 'foreign' : `epoch ${epoch - epochs} word ${word}`;
   return `${protocol} ${icmpQuery} ${source}:${sourcePort} > ${destination}:${destinationPort} ${state} ${confirmed} ${judged} packets ${packets.join()} bytes ${bytes.join()}`;
 }
 
-function describeModel(flow: ModelFlow): string {
+function describeModel(flow: ModelFlow<Address>): string {
   const { source, sourcePort, destination, destinationPort, protocol, state, confirmed, foreign, epoch, word } = flow;
   const icmpQuery = Number(/ (\d+) by /.exec(flow.key)?.[1] ?? 0);
   const judged = foreign ? 'foreign' : `epoch ${epoch} word ${word}`;

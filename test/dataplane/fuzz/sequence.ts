@@ -1,19 +1,18 @@
-import { IPPROTO, type Packet } from '#contracts/policy/policy-model.js';
-import type { Random } from '#test/seed.js';
-import { back, icmp } from '../conversation.js';
 import {
-  ETHERNET,
-  type FrameOptions,
-  icmpContent,
-  MAX_FRAME,
-  MORE_FRAGMENTS,
-  quoteOf,
-  TCP,
-  writeFrame,
-  writeIpv6Frame,
-} from '../frame.js';
+  type AddressOf,
+  type Family,
+  IPPROTO,
+  type Packet,
+  PORT_PROTOCOLS,
+  reversed,
+} from '#contracts/policy/policy-model.js';
+import type { Random } from '#test/seed.js';
+import { FAMILY_FRAMES, type OptionsOf } from '../family-frames.js';
+import { ETHERNET, icmpContent, MAX_FRAME, MORE_FRAGMENTS, type PacketOptions, TCP, writeIpv6Frame } from '../frame.js';
 import { EXEMPT_BIT, GUARD_BIT } from '../marks.js';
 import type { Seen } from '../model/datapath.js';
+import { FAMILY_MODELS } from '../model/family-models.js';
+import type { FrameSource } from './frame-sources.js';
 
 type FrameStep = {
   readonly kind: 'frame';
@@ -37,41 +36,47 @@ const FLAGS = [
 ];
 /** Few sequence and acknowledgment numbers, so that some of the RST packets have an expected number. */
 const NUMBERS = [0, 1, 2, 3, 3, 3, 4, 0x1_0003, 0xffff_ffff];
-const ETHER_TYPES = [0x0806, 0x86dd, 0x8100, 0x88a8, 0x9100, 0x9200, 0x9300, 0x0004, 0x05ff, 0x8864, 0x8847, 0x0801];
 const UNITS = [0, 0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 6, 8, 12, 63, 64, 8180, 8189, 8191];
-const ERRORS = [3, 3, 3, 4, 5, 11, 12];
-const QUERIES = [8, 8, 8, 13, 15, 17];
-/**
- * Offsets of the frame bytes that `mutate` overwrites: EtherType, IPv4 header, and the start of the IPv4
- * payload.
- */
-const FIELDS = [12, 14, 15, 16, 17, 18, 20, 21, 22, 23, 24, 26, 29, 30, 33, 34, 35, 36, 37, 38, 39, 42, 46, 47, 54];
 
-/** Probabilities that a frame belongs to a new conversation, is a reply, and is a fragment. */
-type Mood = { readonly fresh: number; readonly replies: number; readonly fragments: number };
+/**
+ * Probabilities that a frame belongs to a new conversation, is a reply, and is a fragment. `changes`: how
+ * many of a thousand steps change the policy.
+ */
+type Mood = { readonly changes: number; readonly fresh: number; readonly replies: number; readonly fragments: number };
 
 /**
  * Returns `length` steps: frames of a few conversations, some of them mutated, and changes of the policy,
  * the epoch and the pickup period, in which a TCP packet without SYN may open a flow.
  */
-export function makeSequence(random: Random, packet: () => Packet<number>, length: number): Step[] {
-  const conversations = Array.from({ length: random.between(1, 5) }, () => conversation(random, packet()));
+export function makeSequence<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  packet: () => Packet<AddressOf<F>>,
+  length: number,
+): Step[] {
+  const conversations = [conversation(random, source, packet())];
+  for (let more = random.below(5); more > 0; more--) {
+    const another = random.chance(0.25)
+      ? neighbour(random, source, random.pick(conversations))
+      : conversation(random, source, packet());
+    conversations.push(another);
+  }
   const mood: Mood = random.chance(0.3)
-    ? { fresh: 0.02, replies: 0.1, fragments: 0.7 }
-    : { fresh: 0.2, replies: 0.45, fragments: 0.1 };
+    ? { changes: 16, fresh: 0.02, replies: 0.1, fragments: 0.7 }
+    : { changes: random.pick([16, 16, 100]), fresh: 0.2, replies: 0.45, fragments: 0.1 };
   const scratch = new Uint8Array(MAX_FRAME);
   return Array.from({ length }, () => {
     const chance = random.below(1_000);
-    if (chance < 16) return { kind: 'other_policy' };
-    if (chance < 20) return { kind: 'new_epoch' };
-    if (chance < 24) return { kind: 'pickup_begins' };
-    if (chance < 38) return { kind: 'pickup_ends' };
-    const opening = random.chance(mood.fresh) ? conversation(random, packet()) : random.pick(conversations);
-    const written = writeStep(random, scratch, opening, mood);
+    if (chance < mood.changes) return { kind: 'other_policy' };
+    if (chance < mood.changes + 4) return { kind: 'new_epoch' };
+    if (chance < mood.changes + 8) return { kind: 'pickup_begins' };
+    if (chance < mood.changes + 22) return { kind: 'pickup_ends' };
+    const opening = random.chance(mood.fresh) ? conversation(random, source, packet()) : random.pick(conversations);
+    const written = writeStep(random, source, scratch, opening, mood);
     const bytes = scratch.slice(0, written);
     return {
       kind: 'frame',
-      bytes: runnable(random.chance(0.2) ? mutate(random, bytes) : bytes),
+      bytes: runnable(source, random.chance(0.2) ? mutate(random, source, bytes) : bytes),
       mark: mark(random),
       seen: random.pick(SEEN),
       segments: random.chance(0.02) ? random.between(1, 40) : 0,
@@ -90,12 +95,17 @@ function mark(random: Random): number {
  * Returns the first packet of a conversation. On average, at least 40 % of the conversations are TCP, and
  * at least 80 % of the ICMP conversations begin with a query.
  */
-function conversation(random: Random, packet: Packet<number>): Packet<number> {
-  const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? IPPROTO.icmp : packet.protocol;
-  const isIcmp = protocol === IPPROTO.icmp;
+function conversation<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  packet: Packet<AddressOf<F>>,
+): Packet<AddressOf<F>> {
+  const { icmp } = FAMILY_MODELS[source.family];
+  const protocol = random.chance(0.4) ? IPPROTO.tcp : random.chance(0.2) ? icmp.protocol : packet.protocol;
+  const isIcmp = protocol === icmp.protocol;
   const asks = isIcmp && random.chance(0.8);
-  const hasPorts = Object.values(IPPROTO).some((one) => one === protocol) && !isIcmp;
-  const address = (from: number): number => (random.chance(0.02) ? 0x7f00_0000 + random.below(4) : from);
+  const hasPorts = PORT_PROTOCOLS.includes(protocol);
+  const address = (from: AddressOf<F>): AddressOf<F> => (random.chance(0.02) ? source.specialAddress(random) : from);
   return {
     ...packet,
     source: address(packet.source),
@@ -103,53 +113,80 @@ function conversation(random: Random, packet: Packet<number>): Packet<number> {
     protocol,
     sourcePort: hasPorts ? packet.sourcePort : 0,
     destinationPort: hasPorts ? packet.destinationPort : 0,
-    icmpType: asks ? random.pick(QUERIES) : isIcmp ? packet.icmpType : 0,
+    icmpType: asks ? random.pick(source.queries) : isIcmp ? packet.icmpType : 0,
     icmpCode: asks || !isIcmp ? 0 : packet.icmpCode,
   };
 }
 
-function writeStep(random: Random, into: Uint8Array, opening: Packet<number>, mood: Mood): number {
-  const replies = random.chance(mood.replies);
-  const turned = replies ? back(opening) : opening;
-  const packet =
-    replies && [13, 15, 17].includes(opening.icmpType) ? { ...turned, icmpType: opening.icmpType + 1 } : turned;
-  const options = headers(random);
-  if (random.chance(mood.fragments)) return writeFragment(random, into, packet, options);
-  if (random.chance(0.12)) return writeError(random, into, packet);
-  if (random.chance(0.005)) return writeIpv6(random, into);
-  return writeFrame(into, packet, { ...options, payloadBytes: random.pick([0, 4, 8, 20]) });
+/** Returns the first packet of a conversation whose addresses differ in one bit from those of another. */
+function neighbour<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  packet: Packet<AddressOf<F>>,
+): Packet<AddressOf<F>> {
+  const end = random.pick(['source', 'destination'] as const);
+  return { ...packet, [end]: source.withFlippedBit(random, packet[end]) };
 }
 
-function headers(random: Random): FrameOptions {
-  const optionBytes = random.chance(0.08) ? 4 * random.between(1, 10) : 0;
+function writeStep<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  into: Uint8Array,
+  opening: Packet<AddressOf<F>>,
+  mood: Mood,
+): number {
+  const packet = random.chance(mood.replies) ? replyTo(source, opening) : opening;
+  const options: OptionsOf<F> = { ...source.headerOptions(random), ...transportOptions(random, source) };
+  if (random.chance(mood.fragments)) return writeFragment(random, source, into, packet, options);
+  if (random.chance(0.12)) return writeError(random, source, into, packet);
+  if (random.chance(source.ofLink)) return writeLinkFrame(random, into);
+  return FAMILY_FRAMES[source.family].write(into, packet, { ...options, payloadBytes: random.pick([0, 4, 8, 20]) });
+}
+
+function replyTo<F extends Family>({ family }: FrameSource<F>, packet: Packet<AddressOf<F>>): Packet<AddressOf<F>> {
+  const { replies } = FAMILY_MODELS[family].icmp;
+  return { ...packet, ...reversed(packet), icmpType: replies[packet.icmpType] ?? packet.icmpType };
+}
+
+function transportOptions(random: Random, { etherTypes }: FrameSource<Family>): PacketOptions {
   return {
     tcpFlags: random.chance(0.9) ? random.pick(FLAGS) : random.below(256),
     sequence: random.pick(NUMBERS),
     acknowledgment: random.pick(NUMBERS),
     icmpId: random.chance(0.95) ? 77 : 78,
-    optionBytes,
-    optionText: random.chance(0.5)
-      ? []
-      : Array.from({ length: optionBytes }, () => random.pick([0, 1, 2, 3, 4, 7, 68, 131, 137, 148])),
-    ...(random.chance(0.01) ? { etherType: random.pick(ETHER_TYPES) } : {}),
-    ...(random.chance(0.02) ? { totalLength: random.below(80) } : {}),
+    ...(random.chance(0.01) ? { etherType: random.pick(etherTypes) } : {}),
   };
 }
 
-function writeError(random: Random, into: Uint8Array, packet: Packet<number>): number {
-  const type = random.pick(ERRORS);
+function writeError<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  into: Uint8Array,
+  packet: Packet<AddressOf<F>>,
+): number {
+  const frames = FAMILY_FRAMES[source.family];
+  const type = random.pick(source.errors);
   const code = random.below(16);
-  const quoted = quoteOf(packet, { optionBytes: random.pick([0, 0, 0, 40]) }, random.pick([8, 8, 8, 28, 7, 0]));
+  const quoted = frames.quote(packet, source.errorOptions(random), random.pick([8, 8, 8, 28, 7, 0]));
   if (random.chance(0.1)) flip(random, quoted, 8, quoted.length);
-  const from = random.chance(0.5) ? packet.destination : random.word();
-  const to = random.chance(0.9) ? packet.source : packet.destination;
-  return writeFrame(into, icmp(from, to, type, code), {
+  const error: Packet<AddressOf<F>> = {
+    source: random.chance(0.5) ? packet.destination : source.anyAddress(random),
+    destination: random.chance(0.9) ? packet.source : packet.destination,
+    protocol: FAMILY_MODELS[source.family].icmp.protocol,
+    sourcePort: 0,
+    destinationPort: 0,
+    icmpType: type,
+    icmpCode: code,
+  };
+  return frames.write(into, error, {
+    ...source.errorOptions(random),
     content: icmpContent(type, code, quoted),
     ...(random.chance(0.05) ? { fragment: MORE_FRAGMENTS } : {}),
   });
 }
 
-function writeIpv6(random: Random, into: Uint8Array): number {
+/** Writes a packet that resembles neighbour discovery or multicast listener discovery of IPv6. */
+function writeLinkFrame(random: Random, into: Uint8Array): number {
   return writeIpv6Frame(into, {
     nextHeader: random.pick([0, 0, 58, 58, 6]),
     hopLimit: random.pick([1, 64, 255]),
@@ -162,26 +199,38 @@ function writeIpv6(random: Random, into: Uint8Array): number {
   });
 }
 
-function writeFragment(random: Random, into: Uint8Array, packet: Packet<number>, options: FrameOptions): number {
+function writeFragment<F extends Family>(
+  random: Random,
+  source: FrameSource<F>,
+  into: Uint8Array,
+  packet: Packet<AddressOf<F>>,
+  options: OptionsOf<F>,
+): number {
+  const { write } = FAMILY_FRAMES[source.family];
   const unit = random.pick(UNITS);
   const more = random.chance(0.7) ? MORE_FRAGMENTS : 0;
-  const placed = { ...options, id: random.pick([1, 1, 1, 2]), fragment: more | unit };
+  const placed = {
+    ...options,
+    ...source.fragmentOptions(random, unit),
+    id: random.pick([1, 1, 1, 1, 2, 0x1_0001]),
+    fragment: more | unit,
+  };
   if (unit === 0) {
-    if (random.chance(0.1)) return writeFrame(into, packet, { ...placed, content: new Uint8Array(8) });
+    if (random.chance(0.1)) return write(into, packet, { ...placed, content: new Uint8Array(8) });
     const payloadBytes = packet.protocol === IPPROTO.tcp ? 4 : random.pick([0, 4, 8, 16]);
-    return writeFrame(into, packet, { ...placed, payloadBytes });
+    return write(into, packet, { ...placed, payloadBytes });
   }
   const content = new Uint8Array(random.chance(0.9) ? 8 * random.between(1, 4) : random.between(0, 40));
   content.fill(random.below(256));
-  return writeFrame(into, packet, { ...placed, content });
+  return write(into, packet, { ...placed, content });
 }
 
-function mutate(random: Random, bytes: Uint8Array): Uint8Array {
+function mutate(random: Random, source: FrameSource<Family>, bytes: Uint8Array): Uint8Array {
   const kind = random.below(10);
-  if (kind < 5) flip(random, bytes, 12, Math.min(bytes.length, 64));
+  if (kind < 5) flip(random, bytes, 12, Math.min(bytes.length, source.flippedBytes));
   else if (kind < 8) {
-    const at = random.pick(FIELDS);
-    if (at < bytes.length) bytes[at] = random.pick([0, 1, 4, 5, 6, 8, 17, 20, 28, 40, 60, 64, 69, 127, 128, 255]);
+    const at = random.pick(source.fields);
+    if (at < bytes.length) bytes[at] = random.pick(source.values);
   } else if (kind < 9) {
     return bytes.slice(0, Math.max(ETHERNET, bytes.length - random.between(1, 50)));
   } else {
@@ -194,10 +243,13 @@ function mutate(random: Random, bytes: Uint8Array): Uint8Array {
 
 /**
  * Extends a short frame with zeros: BPF_PROG_TEST_RUN refuses a frame that is shorter than the header of its
- * EtherType.
+ * EtherType. Changes the EtherType of IPv4 if the frames are of IPv6, because the model has the flows of one
+ * family.
  */
-function runnable(bytes: Uint8Array): Uint8Array {
-  const etherType = ((bytes[12] ?? 0) << 8) | (bytes[13] ?? 0);
+function runnable({ family }: FrameSource<Family>, bytes: Uint8Array): Uint8Array {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (view.getUint16(12) === FAMILY_MODELS.ipv4.etherType) view.setUint16(12, FAMILY_MODELS[family].etherType);
+  const etherType = view.getUint16(12);
   const least = ETHERNET + (etherType === 0x86dd ? 40 : 20);
   if (bytes.length >= least) return bytes;
   const longer = new Uint8Array(least);

@@ -9,7 +9,7 @@ const NOW = 1_000n * SECOND;
 function make(capacity: number, patterns: number): Grants {
   const words = { grants: linesFor(capacity) * LINE.words, patterns: patterns * PATTERN.words };
   return new Grants(
-    { grants: new Uint32Array(words.grants), patterns: new Uint32Array(words.patterns) },
+    { grants: new Map([['ipv4', new Uint32Array(words.grants)]]), patterns: new Uint32Array(words.patterns) },
     { capacity, used: [], random: Uint32Array.of(0x9e3779b1, 0x85ebca77, 0xc2b2ae3d, 0x27d4eb2f) },
   );
 }
@@ -65,11 +65,11 @@ test('a sweep of the table of DNS grants (addresses learned for hostname pattern
     grants.add([{ pattern: 'a', addresses, expiresAtNs: NOW + SECOND }], NOW);
   grant([1, 2, 3]);
   grants.sweep(NOW + 60n * SECOND);
-  expect(grants.addresses.entries).toBe(3);
+  expect(grants.addressesOf('ipv4').entries).toBe(3);
   grants.sweep(NOW + 86_500n * SECOND);
-  expect(grants.addresses.entries).toBe(0);
+  expect(grants.addressesOf('ipv4').entries).toBe(0);
   expect(grant([1, 2, 3, 4, 5, 6, 7, 8, 9])).toBe(1);
   expect(grants.refused).toBe(1);
   grants.sweep(NOW + 60n * SECOND);
-  expect([grants.addresses.entries, grants.isGraceDue]).toEqual([0, true]);
+  expect([grants.addressesOf('ipv4').entries, grants.isGraceDue]).toEqual([0, true]);
 });

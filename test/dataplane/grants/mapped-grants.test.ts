@@ -38,7 +38,7 @@ afterAll(() => {
 });
 
 function make(fds: Readonly<Record<string, number>> = maps): MappedGrants {
-  return new MappedGrants({ mapFd: (name) => fds[name] ?? -1 }, CAPACITY);
+  return new MappedGrants({ ipv4: { mapFd: (name) => fds[name] ?? -1 }, ipv6: null }, CAPACITY);
 }
 
 /** Returns the names of the maps that this process has mapped. */
@@ -55,7 +55,7 @@ test('the BPF maps of DNS grants (addresses learned for hostname patterns) are m
   grants.sweep(NOW);
   const granted = [{ pattern: 'a', addresses: [1], expiresAtNs: NOW * 100n }];
   expect([grants.add(granted, NOW), grants.patternsOf(1, NOW), grants.learned(NOW)]).toEqual([0, [], []]);
-  expect([grants.addresses, grants.patterns, mapped()]).toEqual([
+  expect([grants.addressesOf('ipv4'), grants.patterns, mapped()]).toEqual([
     { entries: 0, capacity: CAPACITY },
     { entries: 0, capacity: PATTERNS },
     [],
@@ -76,13 +76,13 @@ test('a process maps the DNS grants (addresses learned for hostname patterns) of
   first.unmap();
   const second = make();
   second.recover([1]);
-  expect([mapped(), second.addresses.entries]).toEqual([['grants', 'patterns'], 1]);
+  expect([mapped(), second.addressesOf('ipv4').entries]).toEqual([['grants', 'patterns'], 1]);
   second.unmap();
   const third = make();
   third.recover([0]);
   expect(mapped()).toEqual([]);
   third.makeRoom(['b'], () => {});
-  expect([third.addresses.entries, third.patterns.entries]).toEqual([0, 0]);
+  expect([third.addressesOf('ipv4').entries, third.patterns.entries]).toEqual([0, 0]);
   third.unmap();
 });
 

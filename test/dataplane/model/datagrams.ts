@@ -1,37 +1,44 @@
-import { IPPROTO } from '#contracts/policy/policy-model.js';
+import type { Address } from '#contracts/policy/policy-model.js';
+import type { FamilyModel } from './family-models.js';
 import type { DropReason, Headers } from './headers.js';
 
 /**
  * Datagrams whose first fragment passed. A later fragment that overlaps no other fragment gets the ports of
  * the first fragment (D18).
  */
-export class Datagrams {
-  readonly #open = new Map<string, Datagram>();
+export class Datagrams<A extends Address> {
+  readonly #open = new Map<string, Datagram<A>>();
+
+  constructor(private readonly family: FamilyModel<A>) {}
 
   clear(): void {
     this.#open.clear();
   }
 
-  opened(first: Headers, seen: string): void {
-    const datagram: Datagram = { first, covered: new Set(), end: 0, furthest: 0 };
+  opened(first: Headers<A>, seen: string): void {
+    const datagram: Datagram<A> = { first, covered: new Set(), end: 0, furthest: 0 };
     place(datagram, first);
-    this.#open.set(keyOf(first, seen), datagram);
+    this.#open.set(this.#keyOf(first, seen), datagram);
   }
 
-  refused(first: Headers, seen: string): void {
-    this.#open.delete(keyOf(first, seen));
+  refused(first: Headers<A>, seen: string): void {
+    this.#open.delete(this.#keyOf(first, seen));
   }
 
-  /** Copies the ports or ICMP fields of the first fragment into `later`, or returns the drop reason. */
-  continued(later: Headers, seen: string): DropReason | undefined {
-    const key = keyOf(later, seen);
+  /**
+   * Copies the protocol and the ports or ICMP fields of the first fragment into `later`, or returns the drop
+   * reason.
+   */
+  continued(later: Headers<A>, seen: string): DropReason | undefined {
+    const key = this.#keyOf(later, seen);
     const datagram = this.#open.get(key);
     if (datagram === undefined) return 'fragment';
     const fits = place(datagram, later);
     if (!fits || datagram.covered.size === datagram.end) this.#open.delete(key);
     if (!fits) return 'fragment_overlap';
     const { first } = datagram;
-    if (later.protocol === IPPROTO.icmp) {
+    later.protocol = first.protocol;
+    if (first.protocol === this.family.icmp.protocol) {
       later.icmpType = first.icmpType;
       later.icmpCode = first.icmpCode;
       later.icmpId = first.icmpId;
@@ -41,18 +48,22 @@ export class Datagrams {
     }
     return undefined;
   }
+
+  #keyOf({ source, destination, id, protocol }: Headers<A>, seen: string): string {
+    return `${seen} ${source} ${destination} ${id} ${this.family.hasProtocolInFragments ? protocol : ''}`;
+  }
 }
 
-type Datagram = {
-  readonly first: Headers;
+type Datagram<A extends Address> = {
+  readonly first: Headers<A>;
   readonly covered: Set<number>;
   /** Length of the datagram in units of 8 bytes; 0 until the last fragment arrives. */
   end: number;
   furthest: number;
 };
 
-function place(datagram: Datagram, part: Headers): boolean {
-  const behind = part.unit + Math.ceil(part.contentBytes / 8);
+function place(datagram: Datagram<Address>, part: Headers<Address>): boolean {
+  const behind = part.unit + Math.ceil(part.fragmentBytes / 8);
   for (let unit = part.unit; unit < behind; unit++) {
     if (datagram.covered.has(unit)) return false;
   }
@@ -63,8 +74,4 @@ function place(datagram: Datagram, part: Headers): boolean {
     datagram.end = behind;
   }
   return datagram.end === 0 || datagram.furthest <= datagram.end;
-}
-
-function keyOf({ source, destination, id, protocol }: Headers, seen: string): string {
-  return `${seen} ${source} ${destination} ${id} ${protocol}`;
 }

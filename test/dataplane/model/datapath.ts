@@ -1,9 +1,10 @@
 import type { FlowState } from '#contracts/datapath/datapath-numbers.js';
-import { type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { type Address, type Grants, IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { isAudited, verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { EXEMPT_BIT, GUARD_BIT, MARK_MASK } from '../marks.js';
 import { Datagrams } from './datagrams.js';
+import { FAMILY_MODELS, type FamilyModel } from './family-models.js';
 import {
   acknowledgedBy,
   follow,
@@ -15,7 +16,8 @@ import {
   type Place,
   placeOf,
 } from './flows.js';
-import { type DropReason, type Headers, readHeaders } from './headers.js';
+import type { DropReason, Headers } from './headers.js';
+import { isDiscovery } from './ipv6-headers.js';
 
 /**
  * The hook that handles a frame, and the sender of the packet. `in` is the ingress hook. `out_of_node` and
@@ -39,13 +41,14 @@ export type Answer = { readonly passes: boolean; readonly word: number; readonly
 const VLAN = [0x8100, 0x88a8, 0x9100, 0x9200, 0x9300];
 
 /**
- * A model of the datapath that follows the decisions D4 and D17 to D19. The model has no clock, so its flows
- * and fragments do not expire. It treats every packet as forwarded, with a valid source address.
+ * A model of the datapath of one IP family that follows the decisions D4 and D17 to D19. The model has no
+ * clock, so its flows and fragments do not expire. It treats every packet as forwarded, with a valid source
+ * address. The model of IPv4 drops IPv6 as a whole.
  */
-export class Model {
-  readonly flows = new Map<string, ModelFlow>();
+export class Model<A extends Address> {
+  readonly flows = new Map<string, ModelFlow<A>>();
   readonly counters = new Map<string, number>();
-  readonly #datagrams = new Datagrams();
+  readonly #datagrams: Datagrams<A>;
   readonly #words = new Map<string, number>();
   #policy: Policy;
   #epoch = 0;
@@ -57,12 +60,14 @@ export class Model {
    * flow that was idle for the longest time.
    */
   constructor(
+    readonly family: FamilyModel<A>,
     policy: Policy,
     readonly flowCapacity: number,
-    readonly makesRoom: (halfOpen: readonly ModelFlow[]) => ModelFlow,
+    readonly makesRoom: (halfOpen: readonly ModelFlow<A>[]) => ModelFlow<A>,
     readonly grants: Grants,
     readonly ever: Grants,
   ) {
+    this.#datagrams = new Datagrams(family);
     this.#policy = policy;
   }
 
@@ -96,7 +101,7 @@ export class Model {
    * Returns the verdict word for a packet of an open flow under the policy in force. Expired grants still
    * count for an open flow.
    */
-  reclassify(packet: Headers, asReply: boolean): number {
+  reclassify(packet: Headers<A>, asReply: boolean): number {
     const decided = this.classify(packet, asReply);
     if (refusal(decided) === undefined) return decided;
     const kept = this.classify(packet, asReply, this.ever);
@@ -106,8 +111,8 @@ export class Model {
   /**
    * Returns the verdict word for `packet`; with `asReply`, the word for the packet that `packet` answers.
    */
-  classify(packet: Headers, asReply: boolean, grants = this.grants): number {
-    const asked = asReply ? askedBy(packet) : packet;
+  classify(packet: Headers<A>, asReply: boolean, grants = this.grants): number {
+    const asked = asReply ? this.#askedBy(packet) : packet;
     const { source, destination, protocol, sourcePort, destinationPort, icmpType, icmpCode } = asked;
     const ports = `${sourcePort} ${destinationPort} ${icmpType} ${icmpCode}`;
     const key = `${source} ${destination} ${protocol} ${ports} ${grants === this.grants}`;
@@ -120,23 +125,22 @@ export class Model {
     return found;
   }
 
+  #askedBy(answer: Headers<A>): Packet<A> {
+    const { protocol, queries } = this.family.icmp;
+    return {
+      source: answer.destination,
+      destination: answer.source,
+      protocol: answer.protocol,
+      sourcePort: answer.destinationPort,
+      destinationPort: answer.sourcePort,
+      icmpType: answer.protocol === protocol ? (queries[answer.icmpType] ?? 0) : 0,
+      icmpCode: 0,
+    };
+  }
+
   count(name: string, packets: number): void {
     this.counters.set(name, (this.counters.get(name) ?? 0) + packets);
   }
-}
-
-const ASKS: Readonly<Record<number, number>> = { 0: 8, 14: 13, 16: 15, 18: 17 };
-
-function askedBy(answer: Headers): Packet<number> {
-  return {
-    source: answer.destination,
-    destination: answer.source,
-    protocol: answer.protocol,
-    sourcePort: answer.destinationPort,
-    destinationPort: answer.sourcePort,
-    icmpType: answer.protocol === IPPROTO.icmp ? (ASKS[answer.icmpType] ?? 0) : 0,
-    icmpCode: 0,
-  };
 }
 
 function refusal(decided: number): DropReason | undefined {
@@ -145,30 +149,16 @@ function refusal(decided: number): DropReason | undefined {
   return verdict === 'redirect' && !isAudited(decided) ? 'service_plane_absent' : undefined;
 }
 
-const ICMP_ERRORS = [3, 4, 11, 12];
-
-/**
- * Returns whether the frame is IPv6 neighbour discovery, or multicast listener discovery behind a hop-by-hop
- * header of eight bytes.
- */
-function isDiscovery({ bytes, length }: Frame): boolean {
-  if (bytes.getUint16(12) !== 0x86dd || length < 55) return false;
-  const [nextHeader, hopLimit, first] = [bytes.getUint8(20), bytes.getUint8(21), bytes.getUint8(54)];
-  if (nextHeader === 58 && hopLimit === 255) return first >= 133 && first <= 137;
-  if (nextHeader !== 0 || hopLimit !== 1 || length < 63 || first !== 58 || bytes.getUint8(55) !== 0) return false;
-  return [130, 131, 132, 143].includes(bytes.getUint8(62));
-}
-
 /**
  * Handles one frame: returns the verdict and the packet mark, and updates flows and counters of the model.
  */
-class FrameRun {
+class FrameRun<A extends Address> {
   #mark: number;
   #word = 0;
 
   constructor(
-    readonly model: Model,
-    readonly datagrams: Datagrams,
+    readonly model: Model<A>,
+    readonly datagrams: Datagrams<A>,
     readonly frame: Frame,
   ) {
     this.#mark = frame.mark;
@@ -180,48 +170,54 @@ class FrameRun {
   }
 
   #look(): boolean {
-    const { bytes, seen } = this.frame;
+    const { bytes, length, seen } = this.frame;
+    const { family } = this.model;
     const etherType = bytes.getUint16(12);
+    if (etherType === FAMILY_MODELS.ipv4.etherType && etherType !== family.etherType)
+      throw new RangeError('the model of IPv6 got a packet of IPv4');
     if (seen === 'in') {
       this.#mark &= ~MARK_MASK;
       if (VLAN.includes(etherType)) return this.#drop('vlan_tagged');
-      if (etherType === 0x0800) return this.#police();
-      if (isDiscovery(this.frame)) return this.#leave('to_node');
+      if (etherType === family.etherType) return this.#police();
+      if (isDiscovery(bytes, length)) return this.#leave('to_node');
       return etherType === 0x0806 ? this.#leave('arp') : this.#dropOther(etherType);
     }
     // The guard bit in the mark shows that the ingress hook has already classified and passed the packet.
     if (seen === 'out_foreign' && this.#mark & GUARD_BIT) return true;
     const exempt = (this.#mark & EXEMPT_BIT) !== 0;
-    if (etherType === 0x0800) {
+    if (etherType === family.etherType) {
       if (seen === 'out_foreign') return this.#followForeign('foreign');
       return exempt ? this.#followForeign('from_node') : this.#police();
     }
     if (etherType === 0x0806) return this.#leave('arp');
     if (seen === 'out_foreign') return this.#leave('foreign');
-    return isDiscovery(this.frame) ? this.#leave('from_node') : this.#dropOther(etherType);
+    return isDiscovery(bytes, length) ? this.#leave('from_node') : this.#dropOther(etherType);
   }
 
   #dropOther(etherType: number): boolean {
-    return this.#drop(etherType === 0x86dd ? 'ipv6' : 'non_ipv4');
+    return this.#drop(etherType === FAMILY_MODELS.ipv6.etherType ? 'ipv6' : 'non_ipv4');
   }
 
   #police(): boolean {
-    const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
+    const { bytes, length, merged, seen } = this.frame;
+    if (this.model.family.isOfLink(bytes, length)) return this.#leave(seen === 'in' ? 'to_node' : 'from_node');
+    const packet = this.model.family.readHeaders(bytes, length, merged);
     if (typeof packet === 'string') return this.#drop(packet);
-    if (isLoopback(packet)) return this.#drop('loopback');
+    if (this.#hasLoopback(packet)) return this.#drop('loopback');
     if (packet.part === 'whole') return this.#classify(packet);
     if (packet.part === 'later') {
-      const wrong = this.datagrams.continued(packet, this.frame.seen);
+      const wrong = this.datagrams.continued(packet, seen);
       return wrong === undefined ? this.#classify(packet) : this.#drop(wrong);
     }
     const passes = this.#classify(packet);
-    if (passes) this.datagrams.opened(packet, this.frame.seen);
-    else this.datagrams.refused(packet, this.frame.seen);
+    if (passes) this.datagrams.opened(packet, seen);
+    else this.datagrams.refused(packet, seen);
     return passes;
   }
 
-  #classify(packet: Headers): boolean {
-    const place = placeOf(packet);
+  #classify(packet: Headers<A>): boolean {
+    const { icmp } = this.model.family;
+    const place = placeOf(packet, icmp);
     const flow = place === undefined ? undefined : this.#find(place, packet);
     if (place !== undefined && flow !== undefined) {
       const side = sideOf(flow, place);
@@ -229,28 +225,28 @@ class FrameRun {
       const unasked = flow.foreign && (side === 0 || this.frame.seen !== 'in');
       if (!begins && !unasked) return this.#continue(flow, packet, side);
     }
-    const isIcmp = packet.protocol === IPPROTO.icmp;
-    if (isIcmp && packet.icmpType === 5 && this.frame.seen === 'in') return this.#drop('icmp_redirect');
-    if (isIcmp && ICMP_ERRORS.includes(packet.icmpType)) {
+    const isIcmp = packet.protocol === icmp.protocol;
+    if (isIcmp && packet.icmpType === icmp.redirect && this.frame.seen === 'in') return this.#drop('icmp_redirect');
+    if (isIcmp && icmp.errors.includes(packet.icmpType)) {
       const related = this.#classifyIcmpError(packet);
       if (related !== undefined) return related;
     }
     return this.#begin(packet, flow === undefined ? place : undefined);
   }
 
-  #find(place: Place, packet: Headers): ModelFlow | undefined {
+  #find(place: Place, packet: Headers<A>): ModelFlow<A> | undefined {
     const flow = this.model.flows.get(place.key);
     if (flow === undefined || !isOver(flow) || packet.protocol !== IPPROTO.tcp || !opensTcp(packet)) return flow;
     this.#end(flow);
     return undefined;
   }
 
-  #end(flow: ModelFlow): void {
+  #end(flow: ModelFlow<A>): void {
     this.model.flows.delete(flow.key);
     if (flow.confirmed) this.model.count('flows_closed', 1);
   }
 
-  #continue(flow: ModelFlow, packet: Headers, side: 0 | 1): boolean {
+  #continue(flow: ModelFlow<A>, packet: Headers<A>, side: 0 | 1): boolean {
     if (isStrayReset(flow, packet, side)) return this.#drop('tcp_sequence');
     if (!flow.foreign && (flow.suspended || flow.epoch !== this.model.epoch)) {
       const decided = this.model.reclassify(packet, side === 1);
@@ -270,7 +266,7 @@ class FrameRun {
     return flow.foreign ? this.#pass('foreign') : this.#passBy(flow.word);
   }
 
-  #suspend(flow: ModelFlow, decided: number): void {
+  #suspend(flow: ModelFlow<A>, decided: number): void {
     flow.epoch = this.model.epoch;
     flow.word = decided;
     if (flow.suspended) return;
@@ -280,7 +276,7 @@ class FrameRun {
     flow.confirmed = false;
   }
 
-  #follow(flow: ModelFlow, packet: Headers, side: 0 | 1): void {
+  #follow(flow: ModelFlow<A>, packet: Headers<A>, side: 0 | 1): void {
     if (follow(flow, packet, side)) {
       flow.confirmed = true;
       this.model.count('flows_opened', 1);
@@ -289,7 +285,7 @@ class FrameRun {
     flow.bytes[side] += this.frame.length;
   }
 
-  #begin(packet: Headers, place: Place | undefined): boolean {
+  #begin(packet: Headers<A>, place: Place | undefined): boolean {
     const decided = this.model.classify(packet, false);
     if (packet.protocol === IPPROTO.tcp && !opensTcp(packet)) return this.#stray(packet, place, decided);
     const refused = refusal(decided);
@@ -302,7 +298,7 @@ class FrameRun {
     return this.#passBy(decided);
   }
 
-  #stray(packet: Headers, place: Place | undefined, decided: number): boolean {
+  #stray(packet: Headers<A>, place: Place | undefined, decided: number): boolean {
     if (!this.model.pickup || packet.part === 'later') {
       if (isAudited(decided)) return this.#passBy(decided);
     }
@@ -332,15 +328,17 @@ class FrameRun {
    * Opens a flow. `side` is the side that sent the packet: 0 for the opener. `by` is the verdict word,
    * undefined for a packet from an unpoliced interface. Returns false if the flow table is full.
    */
-  #open(packet: Headers, place: Place, side: 0 | 1, by: number | undefined): boolean {
+  #open(packet: Headers<A>, place: Place, side: 0 | 1, by: number | undefined): boolean {
     if (!this.#makeRoom()) return false;
+    const { icmp } = this.model.family;
+    const isIcmp = packet.protocol === icmp.protocol;
     const ends = [
-      { address: packet.source, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.sourcePort },
-      { address: packet.destination, port: packet.protocol === IPPROTO.icmp ? packet.icmpId : packet.destinationPort },
+      { address: packet.source, port: isIcmp ? packet.icmpId : packet.sourcePort },
+      { address: packet.destination, port: isIcmp ? packet.icmpId : packet.destinationPort },
     ];
     const [opener, other] = side === 0 ? ends : ends.reverse();
     if (opener === undefined || other === undefined) return false;
-    const state = openingState(packet);
+    const state = openingState(packet, icmp);
     const mine = (value: number): [number, number] => (side === 0 ? [value, 0] : [0, value]);
     this.model.flows.set(place.key, {
       key: place.key,
@@ -359,7 +357,6 @@ class FrameRun {
       resetBy: side,
       acknowledged: mine(acknowledgedBy(packet)),
       awaits: [false, false],
-      isLeft: false,
       packets: mine(this.frame.segments),
       bytes: mine(this.frame.length),
     });
@@ -371,10 +368,11 @@ class FrameRun {
    * Returns whether the ICMP error passes because of the flow that the error quotes. Returns undefined if no
    * such flow exists: the policy must then classify the error like any other packet.
    */
-  #classifyIcmpError(error: Headers): boolean | undefined {
+  #classifyIcmpError(error: Headers<A>): boolean | undefined {
+    const { icmp, readQuoted } = this.model.family;
     const quoted = readQuoted(this.frame.bytes, error);
     if (quoted === undefined || quoted.source !== error.destination) return undefined;
-    const place = placeOf(quoted);
+    const place = placeOf(quoted, icmp);
     const flow = place === undefined ? undefined : this.model.flows.get(place.key);
     if (place === undefined || flow === undefined) return undefined;
     const isOfThisEpoch = !flow.suspended && flow.epoch === this.model.epoch;
@@ -386,10 +384,16 @@ class FrameRun {
     return flow.foreign ? this.#pass('foreign') : this.#passBy(decided);
   }
 
+  #hasLoopback({ source, destination }: Headers<A>): boolean {
+    const { isLoopback } = this.model.family;
+    return isLoopback(source) || isLoopback(destination);
+  }
+
   #followForeign(counter: string): boolean {
-    const packet = readHeaders(this.frame.bytes, this.frame.length, this.frame.merged);
-    if (typeof packet === 'string' || packet.part === 'later' || isLoopback(packet)) return this.#leave(counter);
-    const place = placeOf(packet);
+    const { bytes, length, merged } = this.frame;
+    const packet = this.model.family.readHeaders(bytes, length, merged);
+    if (typeof packet === 'string' || packet.part === 'later' || this.#hasLoopback(packet)) return this.#leave(counter);
+    const place = placeOf(packet, this.model.family.icmp);
     if (place !== undefined) {
       const flow = this.#find(place, packet);
       if (flow === undefined) {
@@ -432,48 +436,13 @@ class FrameRun {
   }
 }
 
-function isLoopback({ source, destination }: Headers): boolean {
-  return source >>> 24 === 127 || destination >>> 24 === 127;
-}
-
 /** The states of a flow that never was established. Such a flow ends when a later policy refuses it. */
 const OPENING: readonly FlowState[] = ['tcp_syn_sent', 'tcp_syn_received', 'udp_opened', 'icmp_opened', 'other_opened'];
 
-function isStanding(flow: ModelFlow): boolean {
+function isStanding(flow: ModelFlow<Address>): boolean {
   return flow.state === 'tcp_established' || flow.state === 'tcp_half_closed';
 }
 
-function sideOf(flow: ModelFlow, place: Place): 0 | 1 {
+function sideOf(flow: ModelFlow<Address>, place: Place): 0 | 1 {
   return place.sender === `${flow.source}:${flow.sourcePort}` ? 0 : 1;
-}
-
-/**
- * Returns the fields of the quoted packet that a flow key needs; undefined if the quote is too short or
- * invalid.
- */
-function readQuoted(frame: DataView, error: Headers): Headers | undefined {
-  const at = error.content + 8;
-  const quotedBytes = error.contentBytes - 8;
-  if (error.part !== 'whole' || quotedBytes < 20 + 8) return undefined;
-  const headerBytes = (frame.getUint8(at) & 15) * 4;
-  if (frame.getUint8(at) >> 4 !== 4 || headerBytes < 20 || quotedBytes < headerBytes + 8) return undefined;
-  if ((frame.getUint16(at + 6) & 0x1fff) !== 0) return undefined;
-  const protocol = frame.getUint8(at + 9);
-  const behind = at + headerBytes;
-  const isIcmp = protocol === IPPROTO.icmp;
-  const hasPorts = [IPPROTO.tcp, IPPROTO.udp, IPPROTO.udplite, IPPROTO.sctp, IPPROTO.dccp].some(
-    (one) => one === protocol,
-  );
-  return {
-    ...error,
-    source: frame.getUint32(at + 12),
-    destination: frame.getUint32(at + 16),
-    protocol,
-    sourcePort: hasPorts ? frame.getUint16(behind) : 0,
-    destinationPort: hasPorts ? frame.getUint16(behind + 2) : 0,
-    icmpType: isIcmp ? frame.getUint8(behind) : 0,
-    icmpCode: isIcmp ? frame.getUint8(behind + 1) : 0,
-    icmpId: isIcmp ? frame.getUint16(behind + 4) : 0,
-    tcpFlags: 0,
-  };
 }

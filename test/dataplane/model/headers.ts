@@ -10,7 +10,8 @@ export type DropReason = Exclude<keyof typeof DROP_REASON, 'none'>;
 export type Headers<A extends Address = number> = {
   readonly source: A;
   readonly destination: A;
-  readonly protocol: number;
+  /** Of a later fragment of IPv6, only the first fragment tells the protocol. */
+  protocol: number;
   sourcePort: number;
   destinationPort: number;
   icmpType: number;
@@ -31,6 +32,32 @@ export type Headers<A extends Address = number> = {
    */
   readonly content: number;
   readonly contentBytes: number;
+  /** Number of bytes of the datagram that a fragment has. */
+  readonly fragmentBytes: number;
+};
+
+/** The numbers of the ICMP messages of an IP family. */
+export type IcmpNumbers = {
+  /** The protocol of ICMP messages in the IP header. */
+  readonly protocol: number;
+  /** The type of the reply to a query of each type, and the type of the query of each reply. */
+  readonly replies: Readonly<Record<number, number>>;
+  readonly queries: Readonly<Record<number, number>>;
+  readonly errors: readonly number[];
+  readonly redirect: number;
+};
+
+/** The fields that `readTransport` reads, before it reads them. */
+export const NO_TRANSPORT = {
+  sourcePort: 0,
+  destinationPort: 0,
+  icmpType: 0,
+  icmpCode: 0,
+  icmpId: 0,
+  tcpFlags: 0,
+  sequence: 0,
+  acknowledgment: 0,
+  data: 0,
 };
 
 const ETHERNET = 14;
@@ -67,21 +94,14 @@ export function readHeaders(frame: DataView, length: number, merged: boolean): H
     source: frame.getUint32(ETHERNET + 12),
     destination: frame.getUint32(ETHERNET + 16),
     protocol: frame.getUint8(ETHERNET + 9),
-    sourcePort: 0,
-    destinationPort: 0,
-    icmpType: 0,
-    icmpCode: 0,
-    icmpId: 0,
-    tcpFlags: 0,
-    sequence: 0,
-    acknowledgment: 0,
-    data: 0,
+    ...NO_TRANSPORT,
     id: frame.getUint16(ETHERNET + 4),
     part: unit > 0 ? 'later' : more ? 'first' : 'whole',
     more,
     unit,
     content: ETHERNET + headerBytes,
     contentBytes,
+    fragmentBytes: contentBytes,
   };
   const wrong = headers.part === 'later' ? undefined : readTransport(frame, headers, merged);
   return wrong ?? wrongOption(frame, ETHERNET + 20, headerBytes - 20) ?? headers;
@@ -156,4 +176,41 @@ function wrongOption(frame: DataView, at: number, bytes: number): DropReason | u
     offset += length;
   }
   return undefined;
+}
+
+/** Returns the packet that an ICMP error of IPv4 quotes; undefined if the quote is too short or invalid. */
+export function readQuoted(frame: DataView, error: Headers): Headers | undefined {
+  const at = error.content + LEAST_ICMP;
+  const quotedBytes = error.contentBytes - LEAST_ICMP;
+  if (error.part !== 'whole' || quotedBytes < 20 + QUOTED_BYTES) return undefined;
+  const headerBytes = (frame.getUint8(at) & 15) * 4;
+  if (frame.getUint8(at) >> 4 !== 4 || headerBytes < 20 || quotedBytes < headerBytes + QUOTED_BYTES) return undefined;
+  if ((frame.getUint16(at + 6) & 0x1fff) !== 0) return undefined;
+  const [source, destination, protocol] = [frame.getUint32(at + 12), frame.getUint32(at + 16), frame.getUint8(at + 9)];
+  return withQuotedFields({ ...error, source, destination, protocol }, frame, at + headerBytes, IPPROTO.icmp);
+}
+
+/** Number of bytes that an error must quote after the IP header. */
+export const QUOTED_BYTES = 8;
+
+/**
+ * Returns `quoted` with the ports or ICMP fields of the header at offset `at`. Other protocols have zeros.
+ */
+export function withQuotedFields<A extends Address>(
+  quoted: Headers<A>,
+  frame: DataView,
+  at: number,
+  icmp: number,
+): Headers<A> {
+  const isIcmp = quoted.protocol === icmp;
+  const hasPorts = PORT_PROTOCOLS.includes(quoted.protocol);
+  return {
+    ...quoted,
+    sourcePort: hasPorts ? frame.getUint16(at) : 0,
+    destinationPort: hasPorts ? frame.getUint16(at + 2) : 0,
+    icmpType: isIcmp ? frame.getUint8(at) : 0,
+    icmpCode: isIcmp ? frame.getUint8(at + 1) : 0,
+    icmpId: isIcmp ? frame.getUint16(at + 4) : 0,
+    tcpFlags: 0,
+  };
 }

@@ -1,11 +1,11 @@
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
+import { wordsOf } from '#contracts/policy/address-words.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
 import { isIcmp } from '#contracts/policy/policy-model.js';
 import { DESTINATION_MAP, NONE, portMapKey, SOURCE_PORT_MAP } from '#contracts/policy/program.js';
 import { NO_MATCH } from '#contracts/policy/verdict-word.js';
 import { NEXT_WORD } from '#dataplane/image/class-tree.js';
 import { HEADER, type Image, IPV6_HEADER } from '#dataplane/image/program-image.js';
-import { wordsOf } from '#policy/model/sources/address-classes.js';
 
 /**
  * Searches a program image (a compiled policy as cache lines) as `bpf/classify/rules.h` does, and returns the

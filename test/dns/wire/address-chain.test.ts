@@ -49,6 +49,19 @@ describe('addressesOf', () => {
     expect(found({ answers: [{ name: name('a.test'), data }] }).addresses).toEqual([{ address: 0xffff_ffff, ttl: 60 }]);
   });
 
+  it('`addressesOf` returns the addresses of AAAA records as bigints, and of records of another type none', () => {
+    const data = Uint8Array.of(0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff);
+    const answers = [
+      cname('a.test', 'b.test', 30),
+      { name: name('b.test'), type: TYPE.aaaa, ttl: 60, data },
+      a('b.test', 1),
+    ];
+    expect(found({ type: TYPE.aaaa, answers }).addresses).toEqual([
+      { address: 0x2001_0db8_0000_0000_0000_0000_0000_00ffn, ttl: 30 },
+    ]);
+    expect(found({ answers }).addresses).toEqual([address(1, 30)]);
+  });
+
   it('`addressesOf` follows CNAME records in any order, and returns each address with the least TTL of the chain', () => {
     const chain = [
       a('c.test', 1, 300),

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { CLASS, TYPE } from '#dns/wire/dns-numbers.js';
 import { type Message, type ResourceRecord, readMessage } from '#dns/wire/message/dns-message.js';
 import { withoutUnenforceable } from '#dns/wire/records/record-filter.js';
@@ -38,7 +39,7 @@ describe('withoutUnenforceable', () => {
   });
 
   it('`withoutUnenforceable` removes A records of a DNS answer for which the function `drop` returns true', () => {
-    const seen: number[] = [];
+    const seen: Address[] = [];
     const before = answer({ answers: [a('a.test', 1), a('a.test', 2)] });
     const after = withoutUnenforceable(before, (address) => {
       seen.push(address);
@@ -46,6 +47,31 @@ describe('withoutUnenforceable', () => {
     });
     expect(after).toEqual({ message: answer({ answers: [a('a.test', 1)] }), removed: 1 });
     expect(seen).toEqual([0xc000_0201, 0xc000_0202]);
+  });
+
+  it('`withoutUnenforceable` keeps the AAAA records of an AAAA answer if IPv6 addresses are granted, and removes those that `drop` names and those of other names and sections', () => {
+    const to = (type: number): Message['question'] => ({ name: name('a.test'), type, class: CLASS.in });
+    const of = (owner: string, last: number): ResourceRecord =>
+      record(owner, TYPE.aaaa, Uint8Array.of(0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last));
+    const kept = [of('a.test', 1), rrsig('a.test', TYPE.a)];
+    const before = answer({
+      question: to(TYPE.aaaa),
+      answers: [...kept, of('a.test', 2), of('b.test', 1), a('a.test', 1)],
+      additionals: [of('a.test', 1)],
+    });
+    const drop = (address: Address): boolean => address === 0x2001_0db8_0000_0000_0000_0000_0000_0002n;
+    const why: string[] = [];
+    const after = withoutUnenforceable(before, drop, undefined, (reason) => why.push(reason), true);
+    const left = answer({ question: to(TYPE.aaaa), answers: [kept[0] as ResourceRecord] });
+    expect({ ...after, why: why.sort() }).toEqual({
+      message: left,
+      removed: 4,
+      why: ['other_name', 'other_name', 'other_name', 'rebinding', 'signature'],
+    });
+    const both = answer({ question: to(TYPE.any), answers: [a('a.test', 1), of('a.test', 1)] });
+    expect(withoutUnenforceable(both, never, undefined, undefined, true)).toEqual({ message: both, removed: 0 });
+    const ofOther = answer({ question: to(TYPE.a), answers: [of('a.test', 1)] });
+    expect(withoutUnenforceable(ofOther, never, undefined, undefined, true).message.answers).toEqual([]);
   });
 
   it('`withoutUnenforceable` keeps only the first 128 A records of an answer', () => {

@@ -1,8 +1,8 @@
 import { BlockList, isIPv6 } from 'node:net';
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import type { Finding, FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
 import { findingId } from '#observe/findings/store/finding-id.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 /** A reference model of `FindingStore`: answers each query by a linear scan of all findings. */
 export class Model {
@@ -72,13 +72,6 @@ function within(wanted: FindingFilter['sources'], text: string | null): boolean 
   if (wanted.length === 0) return true;
   if (text === null) return false;
   const list = new BlockList();
-  for (const network of wanted) {
-    if ('ipv6' in network) list.addSubnet(ipv6Text(network.ipv6), network.length, 'ipv6');
-    else list.addSubnet(formatAddress(network.address), network.length);
-  }
+  for (const { address, length } of wanted) list.addSubnet(formatAddress(address), length, familyOf(address));
   return list.check(text, isIPv6(text) ? 'ipv6' : 'ipv4');
-}
-
-function ipv6Text(value: bigint): string {
-  return (value.toString(16).padStart(32, '0').match(/.{4}/g) ?? []).join(':');
 }

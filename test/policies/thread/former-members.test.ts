@@ -17,7 +17,7 @@ const body = new TextEncoder().encode(
     ],
   }),
 );
-const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false } as const;
+const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false } as const;
 const present: ListedMembership = {
   scope: { ...NO_SELECTORS, resolved: new Set([KEY]) },
   list: { added: [{ number: 1, keys: [KEY] }], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] },
@@ -50,7 +50,7 @@ test('a policy that exceeds a limit only because of rules for former Kubernetes 
   if (found.kind !== 'prepared' || without.kind !== 'prepared' || full.kind !== 'prepared') throw new Error(found.kind);
   expect(found.program).toEqual(without.program);
   expect(found.program).not.toEqual(full.program);
-  expect(await found.sample).toEqual(await without.sample);
+  expect(await found.samples).toEqual(await without.samples);
 });
 
 test('a policy that exceeds a limit even without rules for former Kubernetes members (no longer selected) is refused as too large', () => {

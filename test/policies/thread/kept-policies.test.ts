@@ -2,7 +2,13 @@ import { expect, test } from 'vitest';
 import { createPolicyTaskRunner } from '#policies/thread/policy-task-runner.js';
 import type { PolicySurroundings } from '#policies/thread/policy-work.js';
 
-const surroundings: PolicySurroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false };
+const surroundings: PolicySurroundings = {
+  fallback: 'deny',
+  dns: false,
+  servicePlane: false,
+  policesNode: false,
+  ipv6: false,
+};
 /** Returns a policy without rules whose text has at least `bytes` bytes. */
 const policyText = (bytes: number): Uint8Array =>
   new TextEncoder().encode(`{"default_policy":"deny","source_groups":[]${' '.repeat(bytes)}}`);

@@ -3,7 +3,7 @@ import { createPolicyThread, PolicyThreadFailed } from '#policies/thread/policy-
 import type { PreparePolicy } from '#policies/thread/policy-work.js';
 import { config } from '../../actors/running-system.js';
 
-const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false } as const;
+const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false } as const;
 const thread = createPolicyThread();
 afterEach(() => thread.close());
 
@@ -45,12 +45,26 @@ test('`PolicyThread.perform` reads and compiles a policy in a worker thread, and
   expect(await thread.perform(work(config('')))).toMatchObject({ kind: 'unreadable', code: 'invalid_policy' });
 });
 
+test('`PolicyThread.perform` reads a policy with IPv6, and compiles and samples both families, only if the node enforces IPv6', async () => {
+  const sources = (cidrs: readonly string[]) =>
+    work({ source_groups: [{ id: 'a', mode: 'enforce', sources: { cidrs } }] });
+  const prepare = async (cidrs: readonly string[], ipv6: boolean) => {
+    const read = await thread.perform({ ...sources(cidrs), surroundings: { ...surroundings, ipv6 } });
+    if (read.kind !== 'prepared') return read.kind;
+    return [read.program?.ipv6 != null, (await read.samples)?.map(({ family }) => family)];
+  };
+  expect(await prepare(['10.0.0.0/8', '2001:db8::/32'], true)).toEqual([true, ['ipv4', 'ipv6']]);
+  expect(await prepare(['10.0.0.0/8'], true)).toEqual([true, ['ipv4', 'ipv6']]);
+  expect(await prepare(['10.0.0.0/8', '2001:db8::/32'], false)).toBe('unreadable');
+  expect(await prepare(['10.0.0.0/8'], false)).toEqual([false, ['ipv4']]);
+});
+
 test('`PolicyThread.perform` compiles a policy of its cache again without its text', async () => {
   const prepared = await thread.perform(work(config('lan', 'enforce')));
   const again = await thread.perform({ kind: 'prepare_stored', key: 'new', surroundings });
   if (prepared.kind !== 'prepared' || again.kind !== 'prepared_stored') throw new Error(`${again.kind}`);
   expect(again.program).toEqual(prepared.program);
-  expect(await again.sample).toEqual(await prepared.sample);
+  expect(await again.samples).toEqual(await prepared.samples);
   expect(await thread.perform({ kind: 'prepare_stored', key: 'old', surroundings })).toEqual({ kind: 'unknown' });
 });
 

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Assertion } from '#contracts/analysis/assertion.js';
-import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
+import type { PolicyOutcome, PolicyWrite } from '#contracts/policy/policy-write.js';
 import type { Refusal } from '#contracts/refusal.js';
 import type { PolicyThread } from '#policies/thread/policy-thread.js';
 import { encodeJson } from '#store/records/json-value.js';
@@ -8,14 +8,18 @@ import { sealWith } from '#store/settings/seal.js';
 import { assembleStore } from '#store/store.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy } from '#test/store/stored-policy.js';
-import { type Running, removal, startSystem, stopSystems, threadHere, write } from '../../actors/running-system.js';
+import {
+  type Running,
+  removal,
+  startSystem,
+  stopSystems,
+  threadHere,
+  write,
+  written,
+} from '../../actors/running-system.js';
 
 afterEach(stopSystems);
 
-function written(outcome: PolicyOutcome): PolicyWritten {
-  if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
-  return outcome;
-}
 function refused(outcome: PolicyOutcome): Refusal {
   if (outcome.kind !== 'refused') throw new Error(outcome.kind);
   return outcome;
@@ -123,7 +127,7 @@ describe('the check of the assertions before the commit', () => {
     expect(refused(await edge(node, { operation: 'rollback', revision: 1 })).code).toBe('assertion_failed');
   });
 
-  test('a write that changes nothing in force is not checked', async () => {
+  test('a policy write that does not change the policy in force is accepted without a check of the assertions', async () => {
     const node = await withAssertions([noSsh]);
     expect(told(await node.system.policies.write(write(WITH_SSH, { activate: false })))).toEqual([]);
   });
@@ -138,7 +142,7 @@ describe('the check of the assertions before the commit', () => {
     expect(node.system.policies.generation()).toBe(3);
   });
 
-  test('an assertion that was broken before the write only warns, so that a repair is not refused', async () => {
+  test('an assertion that was broken before a policy write causes only a warning, so that a repair is not refused', async () => {
     const node = await withAssertions(
       [noSsh, { id: 'no-telnet', never: { ports: [23] } }],
       policy(group('lan', 80, 22, 23)),
@@ -161,7 +165,7 @@ describe('the check of the assertions before the commit', () => {
     expect(refused(await put(node, WITH_SSH)).code).toBe('assertion_failed');
   });
 
-  test('an assertion with `on_failure: warn` only warns', async () => {
+  test('an assertion with `on_failure: warn` causes only a warning', async () => {
     const node = await withAssertions([{ ...noSsh, on_failure: 'warn' }]);
     expect(told(await put(node, WITH_SSH))).toEqual([
       expect.objectContaining({ message: expect.stringMatching(/ It has `on_failure: warn`\.$/) as string }),
@@ -182,7 +186,7 @@ describe('the check of the assertions before the commit', () => {
     expect(overridden).toMatchObject({ assertions: [{ id: 'no-ssh', effect: 'overridden' }] });
   });
 
-  test('a dry run with assertions of its own checks these', async () => {
+  test('a dry run that contains its own assertions is checked with these', async () => {
     const node = await withAssertions([noSsh]);
     const outcome = await put(node, policy(group('lan')), { dryRun: true, assertions: [web] });
     expect(outcome).toMatchObject({ kind: 'checked', assertions: [{ id: 'web', effect: 'refuses' }] });
@@ -190,7 +194,7 @@ describe('the check of the assertions before the commit', () => {
 });
 
 describe('an override', () => {
-  test('an override lets a write pass, warns, and is recorded in the history', async () => {
+  test('an override of an assertion allows the policy write, adds a warning, and is recorded in the history', async () => {
     const node = await withAssertions([noSsh, web]);
     const outcome = written(await put(node, WITH_SSH, { overrides: ['no-ssh', 'web'] }));
     expect(told(outcome)).toEqual([
@@ -244,7 +248,7 @@ describe('a check that cannot be completed', () => {
     };
   };
 
-  test('a check without time refuses the write, and an override lets it pass', async () => {
+  test('a policy write whose check of assertions exceeds the time limit is refused, and an override allows it', async () => {
     const node = await withAssertions([noSsh], WEB, { writing: withoutTime() });
     expect(refused(await put(node, WITH_SSH))).toMatchObject({
       code: 'assertion_failed',
@@ -258,7 +262,7 @@ describe('a check that cannot be completed', () => {
     ]);
   });
 
-  test('a list that this build cannot read refuses each write that changes the policy in force', async () => {
+  test('if this build cannot read the list of assertions, each write that changes the policy in force is refused', async () => {
     const kv = createMemoryStore();
     const store = await assembleStore(
       kv,
@@ -304,7 +308,7 @@ describe('`opens_nothing_since`', () => {
     expect(refusal.assertions?.[0]?.message).toMatch(/^lan\/p22 passes .* tcp\/22; revision 1 of .* denied them$/);
   });
 
-  test('`opens_nothing_since` with a revision that the history does not have only warns', async () => {
+  test('an assertion that compares with a revision (`opens_nothing_since`) causes only a warning if the history lacks the revision', async () => {
     const node = await withAssertions([since(9)]);
     expect(told(await put(node, WITH_SSH))).toEqual([
       expect.objectContaining({
@@ -316,7 +320,7 @@ describe('`opens_nothing_since`', () => {
 });
 
 describe('the policies in the cache of the policy thread', () => {
-  test('the check finds the policy before in the cache after a large write, and reads it from the store after a restart', async () => {
+  test('the check of assertions finds the earlier policy in the cache after a large write, and reads it from the store after a restart', async () => {
     const texts: (readonly boolean[])[] = [];
     const thread = threadHere();
     const writing: PolicyThread = {
@@ -346,7 +350,7 @@ describe('the policies in the cache of the policy thread', () => {
     await thread.perform({
       kind: 'prepare',
       text: { body: Buffer.from(JSON.stringify(large(1))), form: 'envelope', recordMode: 'enforce' },
-      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+      surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
       integrations: [],
       compile: false,
       key: 'other',
@@ -359,7 +363,7 @@ describe('the policies in the cache of the policy thread', () => {
   }, 60_000);
 });
 
-test('a write that was checked with another list than the stored one at its commit is refused', async () => {
+test('a policy write is refused at its commit if the stored list of assertions has changed since the check', async () => {
   const node = await withAssertions([]);
   const commit = node.store.policies.commit.bind(node.store.policies);
   node.store.policies.commit = async (change) => {

@@ -32,7 +32,7 @@ async function portsOf(): Promise<
     assertionBudgetMs: 1_000,
     thread: threadHere(),
     membership: async () => NOTHING_LISTED,
-    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false },
+    surroundings: { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false },
     enforced: false,
     now: () => new Date(),
     adoptedGeneration: () => 0,

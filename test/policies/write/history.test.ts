@@ -1,24 +1,22 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
+import type { PolicyWrite } from '#contracts/policy/policy-write.js';
 import {
+  codesOf,
   envelope,
+  INTEGRATION,
   type Running,
   removal,
+  SELECTING,
   singleton,
   startSystem,
   stopSystems,
   textOf,
   write,
+  written,
 } from '../../actors/running-system.js';
 
 afterEach(stopSystems);
 
-function written(outcome: PolicyOutcome): PolicyWritten {
-  if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
-  return outcome;
-}
-const codes = (outcome: PolicyOutcome): string[] =>
-  outcome.kind === 'refused' ? [outcome.code] : outcome.warnings.map(({ code }) => code);
 const rollback = (id: string, revision: number, more: Partial<PolicyWrite> = {}) =>
   write(null, { operation: 'rollback', target: { by: 'id', id }, revision, body: new Uint8Array(), ...more });
 const group = (id: string, port: number) => ({
@@ -89,7 +87,7 @@ describe('the history of policy writes', () => {
     ]);
   });
 
-  test('the history of policy writes counts a new name as another change', async () => {
+  test('the history of policy writes shows a change of the name as a change other than of groups and rules', async () => {
     const running = await withRevisions();
     const target = { by: 'id', id: running.id } as const;
     written(await running.system.policies.write(write({ name: 'Rim', mode: 'enforce', policy: {} }, { target })));
@@ -158,11 +156,11 @@ describe('a rollback', () => {
     expect((await store.policies.history(id)).length).toBe(3);
   });
 
-  test('a rollback can be a pending change, whose revert is the revision before', async () => {
+  test('a rollback can be an unconfirmed change; its revert restores the policy before the rollback', async () => {
     const running = await withRevisions();
     const terms = { kind: 'confirm', withinMs: 60_000 } as const;
     const outcome = written(await running.system.policies.write(rollback(running.id, 1, { terms })));
-    expect(codes(outcome)).toContain('unconfirmed');
+    expect(codesOf(outcome)).toContain('unconfirmed');
     const change = await running.store.policies.headCommit();
     const end = { change, reason: '', at: new Date().toISOString(), by: 'ann' };
     await running.store.policies.settle({ ...end, outcome: 'revert', because: 'asked' });
@@ -177,7 +175,7 @@ describe('a rollback', () => {
     written(await system.policies.write(write(envelope('second', { name: 'other' }))));
     const stored = written(await system.policies.write(rollback(id, 1, { activate: false })));
     expect(stored.stored.record).toMatchObject({ revision: 4, active: false });
-    expect(codes(await system.policies.write(rollback(id, 1)))).toContain('activity_taken');
+    expect(codesOf(await system.policies.write(rollback(id, 1)))).toContain('activity_taken');
     expect((await store.policies.active())?.record).toMatchObject({ id, revision: 5 });
   });
 
@@ -189,8 +187,8 @@ describe('a rollback', () => {
     const { system, store, id } = running;
     await system.policies.write(removal(id));
     written(await system.policies.write(write(envelope('second', { name: taken }))));
-    expect(codes(await system.policies.write(rollback('nowhere', 1)))).toEqual(['not_found']);
-    expect(codes(await system.policies.write(rollback(id, 2, { ifMatch: '*' })))).toEqual(['precondition_failed']);
+    expect(codesOf(await system.policies.write(rollback('nowhere', 1)))).toEqual(['not_found']);
+    expect(codesOf(await system.policies.write(rollback(id, 2, { ifMatch: '*' })))).toEqual(['precondition_failed']);
     const outcome = written(await system.policies.write(rollback(id, 2)));
     expect(outcome.created).toBe(true);
     expect((await store.policies.active())?.record).toMatchObject({ id, name, mode: 'audit', revision: 4 });
@@ -214,17 +212,8 @@ describe('a rollback', () => {
 
   test('a rollback is refused with the problems of the earlier document if it is no longer valid', async () => {
     const { system, store } = await withRevisions();
-    const integration = {
-      name: 'prod',
-      kind: 'kubernetes',
-      api_server_url: 'https://kube.test',
-      ca_cert_pem: '',
-      service_account_token: 't',
-    } as const;
-    await store.integrations.put(integration, 'bob');
-    const sources = { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }] };
-    const selecting = { mode: 'enforce', policy: { source_groups: [{ id: 'pods', sources }] } };
-    const { id } = written(await system.policies.write(write(selecting, { activate: false }))).stored.record;
+    await store.integrations.put(INTEGRATION, 'bob');
+    const { id } = written(await system.policies.write(write(SELECTING, { activate: false }))).stored.record;
     const target = { by: 'id', id } as const;
     written(await system.policies.write(write({ mode: 'enforce', policy: {} }, { target, activate: false })));
     await store.integrations.remove('prod');

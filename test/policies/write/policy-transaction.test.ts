@@ -2,32 +2,29 @@ import { of } from 'rxjs';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { SystemPorts } from '#actors/system-contract.js';
 import { CapacityExceeded, ProofFailed } from '#contracts/datapath/datapath.js';
-import type { PolicyOutcome, PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
+import type { PolicyWrite, PolicyWritten } from '#contracts/policy/policy-write.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import type { Store } from '#store/store.js';
 import { StoreError } from '#store/store-error.js';
 import { RECORD } from '#test/statecharts/sample.js';
 import { openMemoryStore } from '#test/store/memory-store.js';
 import {
+  codesOf,
   envelope,
+  INTEGRATION,
   type Running,
   removal,
+  SELECTING,
   singleton,
   startSystem,
   stopSystems,
   textOf,
   threadHere,
   write,
+  written,
 } from '../../actors/running-system.js';
 
 afterEach(stopSystems);
-
-function written(outcome: PolicyOutcome): PolicyWritten {
-  if (outcome.kind !== 'written') throw new Error(JSON.stringify(outcome));
-  return outcome;
-}
-const codes = (outcome: PolicyOutcome): string[] =>
-  outcome.kind === 'refused' ? [outcome.code] : outcome.warnings.map(({ code }) => code);
 
 async function withPolicy(
   options: Parameters<typeof startSystem>[0] = {},
@@ -127,7 +124,7 @@ describe('datapath and store after a failed policy write or a dry run', () => {
     ['while it compiles the policy', async () => Promise.reject(OUT_OF_MEMORY)],
     [
       'while it computes the test packets of the proof',
-      async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), sample: Promise.reject(OUT_OF_MEMORY) }),
+      async <T>(answered: Promise<T>): Promise<T> => ({ ...(await answered), samples: Promise.reject(OUT_OF_MEMORY) }),
     ],
   ])('a policy write changes neither datapath nor store if the policy thread dies %s', async (_, dies) => {
     let dead = false;
@@ -341,10 +338,10 @@ describe('a policy with an intercept rule', () => {
 
   test('a policy with an intercept rule can be written, activated and tried in a dry run without an intercept CA, with the warning no_intercept_ca', async () => {
     const { system } = await startSystem({ servicePlane: plane });
-    const warnings = async (of: PolicyWrite): Promise<string[]> => codes(await system.policies.write(of));
+    const warnings = async (of: PolicyWrite): Promise<string[]> => codesOf(await system.policies.write(of));
     expect(await warnings(write(intercepting, { dryRun: true }))).toEqual(['no_intercept_ca']);
     const first = await system.policies.write(write(intercepting));
-    expect(codes(first)).toEqual(['no_intercept_ca']);
+    expect(codesOf(first)).toEqual(['no_intercept_ca']);
     const { id } = written(first).stored.record;
     await system.policies.write(write(envelope('other')));
     const activation = { operation: 'activate', target: { by: 'id', id }, body: new Uint8Array() } as const;
@@ -362,10 +359,10 @@ describe('a policy with an intercept rule', () => {
   test('a policy with an intercept rule causes no warning while the node has an intercept CA, or if the policy is stored as disabled', async () => {
     const material = { kind: 'ca', ca: {} as never } as const;
     const signing = await startSystem({ servicePlane: { ...plane, interceptCa: { changed: of(material) } } });
-    expect(codes(await signing.system.policies.write(write(intercepting)))).toEqual([]);
+    expect(codesOf(await signing.system.policies.write(write(intercepting)))).toEqual([]);
     const { system } = await startSystem({ servicePlane: plane });
-    expect(codes(await system.policies.write(write({ ...intercepting, mode: 'disabled' })))).toEqual([]);
-    expect(codes(await system.policies.write(write(envelope('lan'))))).toEqual([]);
+    expect(codesOf(await system.policies.write(write({ ...intercepting, mode: 'disabled' })))).toEqual([]);
+    expect(codesOf(await system.policies.write(write(envelope('lan'))))).toEqual([]);
   });
 });
 
@@ -400,7 +397,7 @@ describe('the active policy record', () => {
   test('the active policy record is the last record written, and the outcome of the write warns that the previous record is no longer active', async () => {
     const { system, first, store } = await withPolicy();
     const second = await system.policies.write(write(envelope('second', { name: 'other' })));
-    expect(codes(second)).toEqual(['activity_taken']);
+    expect(codesOf(second)).toEqual(['activity_taken']);
     expect((await store.policies.get(first.stored.record.id))?.record).toEqual({
       ...first.stored.record,
       active: false,
@@ -412,7 +409,7 @@ describe('the active policy record', () => {
     const running = await startSystem();
     await running.until('policy_ready', 'never_activated');
     written(await running.system.policies.write(write(envelope('first', { mode: 'audit' }))));
-    expect(codes(await running.system.policies.write(singleton('lan')))).toEqual(['audit_kept']);
+    expect(codesOf(await running.system.policies.write(singleton('lan')))).toEqual(['audit_kept']);
     expect((await running.store.policies.active())?.record.mode).toBe('audit');
   });
 
@@ -423,14 +420,14 @@ describe('the active policy record', () => {
       running.system.policies.write(
         write(envelope(name, { mode, name }), { target: { by: 'name', name }, ...options }),
       );
-    expect(codes(await put('audit'))).toEqual([]);
-    expect(codes(await put('enforce', 'first', { dryRun: true }))).toEqual(['fallback_allows']);
+    expect(codesOf(await put('audit'))).toEqual([]);
+    expect(codesOf(await put('enforce', 'first', { dryRun: true }))).toEqual(['fallback_allows']);
     const enforced = await put('enforce');
-    expect(codes(enforced)).toEqual(['fallback_allows']);
-    expect(codes(await put('audit', 'second'))).toEqual(['activity_taken']);
+    expect(codesOf(enforced)).toEqual(['fallback_allows']);
+    expect(codesOf(await put('audit', 'second'))).toEqual(['activity_taken']);
     const { id } = written(enforced).stored.record;
     const activation = write({}, { operation: 'activate', target: { by: 'id', id } });
-    expect(codes(await running.system.policies.write(activation))).toEqual(['activity_taken', 'fallback_allows']);
+    expect(codesOf(await running.system.policies.write(activation))).toEqual(['activity_taken', 'fallback_allows']);
   });
 
   test('the active policy record is absent after a write stores the active record as disabled, and the fallback policy is in force', async () => {
@@ -439,7 +436,7 @@ describe('the active policy record', () => {
     const outcome = await system.policies.write(
       write(envelope('first', { mode: 'disabled' }), { target: { by: 'id', id } }),
     );
-    expect(codes(outcome)).toEqual(['none_active']);
+    expect(codesOf(outcome)).toEqual(['none_active']);
     expect(written(outcome).stored.record).toMatchObject({
       id,
       name: 'Edge',
@@ -495,18 +492,18 @@ test('a stored policy write begins before the dry runs that wait in the queue', 
 describe('a policy write is refused', () => {
   test('a policy write is refused if another policy has the same name, ignoring case', async () => {
     const { system } = await withPolicy();
-    expect(codes(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
+    expect(codesOf(await system.policies.write(write(envelope('second', { name: ' EDGE ' }))))).toEqual(['name_taken']);
   });
 
   test('a policy write is refused if the ETag in If-Match does not match, or if If-None-Match is `*` and the record exists', async () => {
     const { system, first } = await withPolicy();
     const { id, revision } = first.stored.record;
     const stale = await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision + 1}"` }));
-    expect(codes(stale)).toEqual(['precondition_failed']);
+    expect(codesOf(stale)).toEqual(['precondition_failed']);
     const created = await system.policies.write(
       write(envelope('x'), { target: { by: 'name', name: 'edge' }, ifNoneMatch: '*' }),
     );
-    expect(codes(created)).toEqual(['precondition_failed']);
+    expect(codesOf(created)).toEqual(['precondition_failed']);
     expect(written(await system.policies.write(singleton('lan', { ifMatch: `"${id}.${revision}"` }))).generation).toBe(
       2,
     );
@@ -516,20 +513,22 @@ describe('a policy write is refused', () => {
     const { system, until } = await startSystem();
     await until('policy_ready', 'never_activated');
     written(await system.policies.write(write(envelope('idle', { name: 'default' }), { activate: false })));
-    expect(codes(await system.policies.write(singleton('lan', { ifNoneMatch: '*' })))).toEqual(['precondition_failed']);
+    expect(codesOf(await system.policies.write(singleton('lan', { ifNoneMatch: '*' })))).toEqual([
+      'precondition_failed',
+    ]);
   });
 
   test('a policy write is refused if no record has the given id', async () => {
     const { system } = await withPolicy();
     const target = { by: 'id', id: 'nowhere' } as const;
-    expect(codes(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
-    expect(codes(await system.policies.write(removal('nowhere')))).toEqual(['not_found']);
+    expect(codesOf(await system.policies.write(write(envelope('x'), { target })))).toEqual(['not_found']);
+    expect(codesOf(await system.policies.write(removal('nowhere')))).toEqual(['not_found']);
   });
 
   test('a policy write is refused if the envelope has another name than the new policy in the URL path', async () => {
     const { system } = await withPolicy();
     const target = { by: 'name', name: 'new' } as const;
-    expect(codes(await system.policies.write(write(envelope('x', { name: 'other' }), { target })))).toEqual([
+    expect(codesOf(await system.policies.write(write(envelope('x', { name: 'other' }), { target })))).toEqual([
       'invalid_policy',
     ]);
     expect(written(await system.policies.write(write(envelope('x'), { target }))).stored.record.name).toBe('new');
@@ -570,7 +569,7 @@ describe('a policy write is refused', () => {
     async (_, request) => {
       const running = await withPolicy();
       const outcome = await running.system.policies.write(request(running.first.stored.record.id));
-      expect(codes(outcome)).toEqual(['would_deactivate']);
+      expect(codesOf(outcome)).toEqual(['would_deactivate']);
       await expectUntouched(running);
     },
   );
@@ -653,27 +652,18 @@ describe('the activation of a stored policy', () => {
       code: 'cannot_activate',
       detail: expect.stringContaining('disabled'),
     });
-    const integration = {
-      name: 'prod',
-      kind: 'kubernetes',
-      api_server_url: 'https://kube.test',
-      ca_cert_pem: '',
-      service_account_token: 't',
-    } as const;
-    await store.integrations.put(integration, 'bob');
-    const sources = { kubernetes: [{ integration: 'prod', pod_selector: { match_labels: { app: 'web' } } }] };
-    const selecting = { mode: 'enforce', policy: { source_groups: [{ id: 'pods', sources }] } };
-    const { record } = await stored(running, selecting);
+    await store.integrations.put(INTEGRATION, 'bob');
+    const { record } = await stored(running, SELECTING);
     await store.integrations.remove('prod');
     expect(await system.policies.write(activation(record.id))).toMatchObject({
       code: 'cannot_activate',
       problems: [{ pointer: expect.stringMatching(/^\/policy\/source_groups\/0\//), code: 'unknown_integration' }],
     });
-    expect(codes(await system.policies.write(activation('nowhere')))).toEqual(['not_found']);
-    expect(codes(await system.policies.write(activation(record.id, { ifMatch: '"x.1"' })))).toEqual([
+    expect(codesOf(await system.policies.write(activation('nowhere')))).toEqual(['not_found']);
+    expect(codesOf(await system.policies.write(activation(record.id, { ifMatch: '"x.1"' })))).toEqual([
       'precondition_failed',
     ]);
-    expect(codes(await system.policies.write(activation(record.id, { ifNoneMatch: '*' })))).toEqual([
+    expect(codesOf(await system.policies.write(activation(record.id, { ifNoneMatch: '*' })))).toEqual([
       'precondition_failed',
     ]);
     expect(running.datapath.inForce).toBe(1);
@@ -687,7 +677,7 @@ describe('the activation of a stored policy', () => {
     datapath.on.stage = () => {
       throw new CapacityExceeded('program', 2_000, 1_000);
     };
-    expect(codes(await system.policies.write(activation(record.id)))).toEqual(['capacity_exceeded']);
+    expect(codesOf(await system.policies.write(activation(record.id)))).toEqual(['capacity_exceeded']);
     expect(datapath.inForce).toBe(1);
     expect((await store.policies.active())?.record).toEqual(first.stored.record);
   });
@@ -761,7 +751,7 @@ describe('a write of one source group', () => {
     await running.until('policy_ready', 'never_activated');
     const { stored } = written(await running.system.policies.write(singleton('lan')));
     const { id } = stored.record;
-    expect(codes(await running.system.policies.write(groupWrite(id, 'wan', group('wan', 80))))).toEqual([
+    expect(codesOf(await running.system.policies.write(groupWrite(id, 'wan', group('wan', 80))))).toEqual([
       'invalid_policy',
     ]);
     const audited = { ...group('wan', 80), mode: 'audit' };
@@ -794,7 +784,7 @@ describe('a write of one source group', () => {
     async (_, make, code) => {
       const running = await withPolicy();
       const { id } = running.first.stored.record;
-      expect(codes(await running.system.policies.write(make(id)))).toEqual([code]);
+      expect(codesOf(await running.system.policies.write(make(id)))).toEqual([code]);
       expect(running.datapath.log).toEqual([]);
       await expectUntouched(running);
     },
@@ -814,7 +804,7 @@ describe('a write of one source group', () => {
     running.datapath.on.stage = () => {
       throw new Error('update program: ENOMEM');
     };
-    expect(codes(await running.system.policies.write(groupWrite(id, 'lost', group('lost', 80))))).toEqual([
+    expect(codesOf(await running.system.policies.write(groupWrite(id, 'lost', group('lost', 80))))).toEqual([
       'dataplane_unavailable',
     ]);
     await expectUntouched(running);

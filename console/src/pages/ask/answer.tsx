@@ -32,7 +32,10 @@ type Props = {
 const FEW = 20;
 const ALL = 1_000;
 
-/** What the node answers to a question: in words, then the flows with the rules that decide them. */
+/**
+ * Shows the answer of the node to a question about a policy: a sentence, then the flows with the rules that
+ * decide them.
+ */
 export function Answer({ fields, flows, of, onProblems }: Props) {
   const limit = useSignal(FEW);
   const asked = usePolled(
@@ -91,7 +94,7 @@ export function Answer({ fields, flows, of, onProblems }: Props) {
       {obstacle !== undefined && (
         <section class="diff-part">
           <h3>What would let {answer.answer === 'never' ? 'them' : 'the rest'} pass</h3>
-          <Remedy obstacle={obstacle} sources={Array.isArray(flows.from) ? flows.from : ['0.0.0.0/0']} of={of} />
+          <Remedy obstacle={obstacle} sources={Array.isArray(flows.from) ? flows.from : everySource(answer)} of={of} />
         </section>
       )}
       {fields.kind === 'always' ? passing : denied}
@@ -107,6 +110,13 @@ export function Answer({ fields, flows, of, onProblems }: Props) {
       )}
     </Panel>
   );
+}
+
+/** Every address of the families whose flows are denied. */
+function everySource({ denied }: PolicyAnswer): readonly string[] {
+  const isOfIpv6 = ({ example }: Decided) => example.src.includes(':');
+  const ipv6 = denied.some(isOfIpv6) ? ['::/0'] : [];
+  return denied.every(isOfIpv6) ? ipv6 : ['0.0.0.0/0', ...ipv6];
 }
 
 type RegionsProps = {
@@ -140,7 +150,10 @@ function Regions({ title, list, omitted, of }: RegionsProps) {
 
 type KeepProps = { readonly fields: Fields; readonly flows: Flows; readonly answer: PolicyAnswer };
 
-/** A link that prepares the assertion by which each later write must keep the answer. */
+/**
+ * A link to the form for a new assertion, filled in so that the node refuses each later policy write that
+ * changes this answer.
+ */
 function Keep({ fields, flows, answer }: KeepProps) {
   const assertion = assertionOf(fields, flows, answer);
   if (assertion === null || !session.mayWrite.value) return null;

@@ -10,11 +10,13 @@ export const KINDS = {
 } as const;
 export type Kind = keyof typeof KINDS;
 
-/** The texts of the fields. Empty and `any` ask for every value. */
+/** The texts of the input fields. An empty text and `any` mean every value. */
 export type Fields = { readonly kind: Kind; readonly from: string; readonly to: string; readonly service: string };
 export type FieldName = 'from' | 'to' | 'service';
 
-/** The flows of a question, as `POST /api/v1/policy/ask` and assertions have them. */
+/**
+ * The flows that a question is about, in the form of the API (`POST /api/v1/policy/ask`) and of assertions.
+ */
 export type Flows = Omit<Schemas['PolicyQuestion'], 'policy' | 'limit'>;
 export type FieldProblem = { readonly field: FieldName; readonly message: string };
 
@@ -28,17 +30,20 @@ export const fieldsIn = (search: URLSearchParams): Fields => {
   };
 };
 
-/** The fields that a kind of question has. The other ones ask for every value. */
+/** Returns the input fields of a kind of question. The question is about every value of the other fields. */
 export const fieldsOf = (kind: Kind): readonly FieldName[] =>
   kind === 'who' ? ['to', 'service'] : kind === 'what' ? ['from', 'service'] : ['from', 'to', 'service'];
 
 const ANY = 'any';
-/** An IPv4 address or network, or a text with colons. The node says whether it is valid. */
+/**
+ * Matches an IPv4 address or network, or any text with colons, as IPv6 has. The node checks whether it is a
+ * valid address.
+ */
 const ADDRESS = /^(?:[\d.]+|[\da-f.]*:[\da-f:.]*)(?:\/\d*)?$/i;
 const partsOf = (text: string) => text.split(/[\s,]+/).filter((part) => part !== '');
 
 /**
- * Reads the fields. Only their form is checked here; the node judges the values. `flows` is null if there is
+ * Parses the input fields. Checks only their form; the node checks the values. `flows` is null if a field has
  * a problem.
  */
 export function readFields({ kind, ...texts }: Fields): {
@@ -57,7 +62,8 @@ export function readFields({ kind, ...texts }: Fields): {
   if (names.length > 1)
     problems.push({ field: 'to', message: 'A question can have one name, beside addresses and networks.' });
   const flows = serviceOf(service);
-  if (flows === null) problems.push({ field: 'service', message: 'Write a service as tcp/22, udp/53,123 or icmp/8.' });
+  if (flows === null)
+    problems.push({ field: 'service', message: 'Write a service as tcp/22, udp/53,123, icmp/8 or icmpv6/128.' });
   if (problems.length > 0) return { flows: null, problems };
   const source =
     from === '' ? {} : { from: partsOf(from).every((part) => ADDRESS.test(part)) ? partsOf(from) : { group: from } };
@@ -78,7 +84,7 @@ function serviceOf(text: string): Pick<Flows, 'proto' | 'ports' | 'icmp_types'> 
   if (values === undefined && /^[\d,\s-]+$/.test(name)) return { ports: portsIn(name) };
   const proto = /^\d+$/.test(name) ? Number(name) : name;
   if (values === undefined) return { proto };
-  if (name !== 'icmp') return { proto, ports: portsIn(values) };
+  if (name !== 'icmp' && name !== 'icmpv6') return { proto, ports: portsIn(values) };
   const types = partsOf(values);
   return types.every((type) => /^\d+$/.test(type)) ? { proto, icmp_types: types.map(Number) } : null;
 }
@@ -94,7 +100,7 @@ const FIELD_OF: Readonly<Record<string, FieldName>> = {
   icmp_types: 'service',
 };
 
-/** The messages of a refusal that are about one field. */
+/** Returns the problems in a refusal of the node that belong to an input field. */
 export function problemsOf({ problems = [] }: Pick<Problem, 'problems'>): readonly FieldProblem[] {
   return problems.flatMap(({ pointer, message }) => {
     const field = FIELD_OF[pointer.split('/')[1] ?? ''];
@@ -104,7 +110,7 @@ export function problemsOf({ problems = [] }: Pick<Problem, 'problems'>): readon
 
 const orAny = (text: string, any: string) => (text.trim() === '' || text.trim().toLowerCase() === ANY ? any : text);
 
-/** The question as a sentence, such as "Who can reach 10.9.0.5 on tcp/22?". */
+/** Returns the question as a sentence, such as "Who can reach 10.9.0.5 on tcp/22?". */
 export function questionText({ kind, from, to, service }: Fields): string {
   const every = kind === 'always' ? 'every' : 'any';
   const source = orAny(from, `${every} source`);
@@ -122,10 +128,10 @@ export function questionText({ kind, from, to, service }: Fields): string {
   }
 }
 
-/** The maximum number of networks that the sentence names. */
+/** The maximum number of networks in the sentence of an answer. */
 const FEW_SOURCES = 3;
 
-/** The answer in the words of the question. */
+/** Returns the answer as a sentence in the words of the question. */
 export function answerText(
   kind: Kind,
   {
@@ -153,8 +159,8 @@ const idOf = (...parts: readonly string[]) =>
     .slice(0, 100);
 
 /**
- * The assertion that keeps the answer: that flows always or never pass, or that they pass from no other
- * source than now. Null: no assertion says it.
+ * Returns an assertion that fails when the answer changes: that flows always or never pass, or that they pass
+ * only from the present sources. Null if no assertion can express the answer.
  */
 export function assertionOf(
   fields: Fields,
@@ -173,9 +179,10 @@ export function assertionOf(
       const { passing, passing_omitted: omitted, complete } = answer;
       if (omitted > 0 || !complete || passing.some(({ sources }) => sources.omitted > 0)) return null;
       const networks = [...new Set(passing.flatMap(({ sources }) => sources.networks))];
-      return networks.includes('0.0.0.0/0')
-        ? null
-        : { id: idOf('only', to, service), only: { from: networks, ...flows } };
+      const isOfIpv6 = (network: string) => network.includes(':');
+      // A list with every IPv4 address says something only if it leaves out IPv6 addresses.
+      const isEverything = networks.includes('0.0.0.0/0') && (networks.includes('::/0') || !networks.some(isOfIpv6));
+      return isEverything ? null : { id: idOf('only', to, service), only: { from: networks, ...flows } };
     }
   }
 }

@@ -2,14 +2,20 @@ import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { type Polled, usePolled } from '../../api/polled.js';
 import type { FieldName } from './question.js';
 
-/** The values of a policy that a field suggests. */
+/** The values of a policy that the page suggests for each input field. */
 export type Suggestions = Readonly<Record<FieldName, readonly string[]>>;
 
 const SERVICES = ['tcp/22', 'tcp/80', 'tcp/443', 'udp/53', 'icmp/8', 'tcp', 'udp', 'icmp'];
-/** A browser shows a few suggestions at a time; more of them only take time. */
+/**
+ * The maximum number of suggestions. A browser shows only a few at a time, and more of them slow down the
+ * page.
+ */
 const MOST = 500;
 
-/** Source groups, networks, names and services of a stored policy, of its first rules if it is large. */
+/**
+ * Returns the source groups, networks, names and services of a stored policy as suggestions. Reads only the
+ * first rules of a large policy.
+ */
 export function useSuggestions(id: string | undefined): Polled<Suggestions> {
   return usePolled(
     async (signal) => {
@@ -42,5 +48,6 @@ function suggestionsOf(groups: readonly Group[]): Suggestions {
       for (const port of match.dst_ports ?? []) service.add(`${proto}/${port}`);
     }
   }
+  if ([...from, ...to].some((text) => text.includes(':'))) service.add('icmpv6/128');
   return { from: [...from].slice(0, MOST), to: [...to].slice(0, MOST), service: [...service].slice(0, MOST) };
 }

@@ -13,7 +13,7 @@ const ROWS = 200;
 const SOURCES = 3;
 const DETAILS = 100;
 
-/** Returns the address of the explanation of a finding; null if the node cannot explain it. */
+/** Returns the link to the explanation of a finding; null if the node cannot explain it. */
 function whyFinding(finding: Finding): string | null {
   const { finding_type: type, src_ip: src, dst_ip: dst, proto, dst_port: port, hostname, sni, http } = finding;
   if (src === null) return null;
@@ -28,7 +28,7 @@ function whyFinding(finding: Finding): string | null {
 
 type Props = { readonly denied: readonly Denied[]; readonly isFiltered: boolean };
 
-/** Denied traffic, one row for each destination. */
+/** A table of denied traffic with one row for each destination. */
 export function DeniedTable({ denied, isFiltered }: Props) {
   const shown = useSignal(ROWS);
   const chosen = useSignal<string | null>(null);
@@ -130,7 +130,7 @@ function Decider({ denied: { decider, findings } }: { readonly denied: Denied })
   return <a href={addressOf('policy', { group, rule })}>{decider}</a>;
 }
 
-/** The sources of one denied destination, each with its own explanation. */
+/** A panel with the sources of one denied destination, each with a link to its explanation. */
 function Detail({ denied, onClose }: { readonly denied: Denied; readonly onClose: () => void }) {
   const { outcome, destination, what, count, first, last, findings } = denied;
   const nodes = [...new Set(findings.flatMap(({ node_ids }) => node_ids))];
@@ -163,14 +163,7 @@ function Detail({ denied, onClose }: { readonly denied: Denied; readonly onClose
       )}
       <h3>From where</h3>
       <table class="sources">
-        <thead class="visually-hidden">
-          <tr>
-            <th>Source</th>
-            <th>Count</th>
-            <th>Last</th>
-            <th>Reason</th>
-          </tr>
-        </thead>
+        <TableHead isHidden columns={['Source', 'Count', 'Last', 'Reason']} />
         <tbody>
           {findings.slice(0, DETAILS).map((finding) => {
             const why = whyFinding(finding);

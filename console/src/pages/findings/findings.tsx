@@ -5,6 +5,7 @@ import { full } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
 import { Failure } from '../../ui/parts.js';
 import { EnablePerformanceMode } from '../../ui/performance-mode.js';
+import { SelectField } from '../../ui/select-field.js';
 import { useStill } from '../../ui/still.js';
 import { Tabs, tabOf } from '../../ui/tabs.js';
 import { type Filter, passes, readFilter } from '../traffic/filter.js';
@@ -36,7 +37,7 @@ const TYPES: Readonly<Record<string, readonly string[]>> = {
   gaps: ['gap', 'cluster_contradiction', 'address_shared', 'value_unreadable'],
 };
 
-/** What was denied, how often, from where, and since when? */
+/** The page Findings: lists denied traffic with its count, its sources and its first time. */
 export function Findings() {
   const tab = tabOf(TABS);
   const text = query.value.get('filter') ?? '';
@@ -57,19 +58,13 @@ export function Findings() {
           placeholder="telnet src:10.1.0.0/16 group:office rule:no-telnet -lookup"
           change={(filter) => go(address({ filter }), { replace: true })}
         />
-        <label class="field verdicts">
-          Seen in
-          <select
-            value={period[0]}
-            onChange={(event) => go(address({ period: event.currentTarget.value }), { replace: true })}
-          >
-            {PERIODS.map(([id, words]) => (
-              <option key={id} value={id}>
-                {words}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectField
+          label="Seen in"
+          kind="verdicts"
+          value={period[0]}
+          options={PERIODS.map(([id, words]) => [id, words] as const)}
+          onChoose={(id) => go(address({ period: id }), { replace: true })}
+        />
       </search>
       <List key={tab} tab={tab} filter={filter} lastMs={period[2]} />
     </>

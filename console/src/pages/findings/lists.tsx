@@ -2,6 +2,7 @@ import type { ComponentChildren } from 'preact';
 import { full } from '../../format.js';
 import { addressOf } from '../../router.js';
 import { Empty } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago } from '../../ui/time.js';
 import type { Finding } from './folded.js';
 
@@ -18,15 +19,7 @@ function ListTable({
   return (
     <>
       <table class="findings">
-        <thead>
-          <tr>
-            {columns.map(([title, , isNumber]) => (
-              <th key={title} scope="col" class={isNumber === true ? 'number' : ''}>
-                {title}
-              </th>
-            ))}
-          </tr>
-        </thead>
+        <TableHead columns={columns.map(([title, , isNumber]) => (isNumber === true ? { number: title } : title))} />
         <tbody>
           {findings.slice(0, MOST).map((finding) => (
             <tr key={finding.id}>
@@ -49,10 +42,10 @@ function ListTable({
 const last: Column = ['When', ({ last_seen }) => <Ago at={last_seen} />];
 const count: Column = ['Count', (finding) => full(finding.count), true];
 const nodes: Column = ['Node', ({ node_ids }) => node_ids.join(', ')];
-/** "activatePolicy" → "activate policy". */
+/** Returns the words of an operation name: "activatePolicy" → "activate policy". */
 const words = (name: string | null) => (name ?? '').replaceAll(/([A-Z])/g, ' $1').toLowerCase();
 
-/** The writes of the API that succeeded. */
+/** A list of the successful writes through the API. */
 export const Changes = ({ findings }: ListProps) => (
   <ListTable
     findings={findings}
@@ -78,7 +71,7 @@ export const Changes = ({ findings }: ListProps) => (
   />
 );
 
-/** Reasons of `auth_denied`, by their error codes. */
+/** Texts for the error codes of refused requests (findings of the type `auth_denied`). */
 const REFUSALS: Readonly<Record<string, string>> = {
   invalid_token: 'no valid token or session',
   invalid_sign_in_code: 'no valid sign-in link',
@@ -88,7 +81,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   origin_refused: 'a foreign Origin',
 };
 
-/** Requests that the API refused because of who sent them. */
+/** A list of the API requests that the node refused because of a missing permission or an invalid token. */
 export const Refusals = ({ findings }: ListProps) => (
   <ListTable
     findings={findings}
@@ -123,7 +116,7 @@ const PLACES: Readonly<Record<string, string>> = {
   observer: 'in the observer',
 };
 
-/** What is missing in the findings, and what contradicts itself. */
+/** A list of findings that were lost, and of contradictions in the data of the node. */
 export const Gaps = ({ findings }: ListProps) => (
   <ListTable
     findings={findings}

@@ -3,15 +3,19 @@ import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { session } from '../../node.js';
 import { useAction } from '../../ui/action.js';
 import { Failure } from '../../ui/parts.js';
+import { TextField } from '../../ui/text-field.js';
 import { WriteButton } from '../../ui/write.js';
 
 type Props = {
-  /** The integration that is replaced; null to add one. */
+  /** The integration that the form replaces; null if the form adds a new one. */
   readonly replaced: Schemas['Integration'] | null;
   readonly onStored: () => void;
 };
 
-/** Adds or replaces an integration: the API server of a cluster, its certificates, and a token. */
+/**
+ * A form that adds or replaces an integration: the address of a Kubernetes API server, its certificates, and
+ * a token.
+ */
 export function Connect({ replaced, onStored }: Props) {
   const name = useSignal(replaced?.name ?? '');
   const url = useSignal(replaced?.api_server_url ?? '');
@@ -45,34 +49,22 @@ export function Connect({ replaced, onStored }: Props) {
       }}
     >
       {replaced === null && (
-        <label class="field">
-          Name, as source groups name it
-          <input
-            placeholder="prod"
-            pattern="[a-z0-9]([\-a-z0-9]{0,61}[a-z0-9])?"
-            title="1 to 63 lower-case letters, digits and hyphens"
-            spellcheck={false}
-            autocomplete="off"
-            value={name.value}
-            onInput={(event) => {
-              name.value = event.currentTarget.value;
-            }}
-          />
-        </label>
-      )}
-      <label class="field wide">
-        API server
-        <input
-          type="url"
-          placeholder="https://kube.example.com:6443"
-          spellcheck={false}
-          autocomplete="off"
-          value={url.value}
-          onInput={(event) => {
-            url.value = event.currentTarget.value;
+        <TextField
+          label="Name, as source groups name it"
+          text={name}
+          input={{
+            placeholder: 'prod',
+            pattern: '[a-z0-9]([\\-a-z0-9]{0,61}[a-z0-9])?',
+            title: '1 to 63 lower-case letters, digits and hyphens',
           }}
         />
-      </label>
+      )}
+      <TextField
+        isWide
+        label="API server"
+        text={url}
+        input={{ type: 'url', placeholder: 'https://kube.example.com:6443' }}
+      />
       <label class="field wide">
         Certificates of its CA, in PEM
         <textarea
@@ -85,18 +77,12 @@ export function Connect({ replaced, onStored }: Props) {
           }}
         />
       </label>
-      <label class="field wide">
-        Token of a service account that may list and watch pods, nodes and namespaces
-        <input
-          type="password"
-          autocomplete="off"
-          spellcheck={false}
-          value={token.value}
-          onInput={(event) => {
-            token.value = event.currentTarget.value;
-          }}
-        />
-      </label>
+      <TextField
+        isWide
+        label="Token of a service account that may list and watch pods, nodes and namespaces"
+        text={token}
+        input={{ type: 'password' }}
+      />
       <div class="actions">
         <WriteButton primary isBusy={action.isBusy.value || !isFilled} onClick={() => void action.run(store)}>
           {action.isBusy.value ? 'Trying the connection…' : replaced === null ? 'Add it' : 'Replace it'}

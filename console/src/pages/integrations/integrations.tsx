@@ -3,6 +3,7 @@ import { api, bodyOf, type Schemas } from '../../api/client.js';
 import { usePolled } from '../../api/polled.js';
 import { full } from '../../format.js';
 import { Empty, Failure, Panel, StateMark } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago, Lasting } from '../../ui/time.js';
 import { NamedConfirm, ReadOnlyNote } from '../../ui/write.js';
 import { Connect } from './connect.js';
@@ -11,7 +12,10 @@ import { Members } from './members.js';
 type Integration = Schemas['IntegrationList']['items'][number];
 type Status = Schemas['IntegrationStatus'];
 
-/** Which clusters does the node follow, are their objects known, and whom do the selectors select? */
+/**
+ * The page Integrations: shows the Kubernetes clusters that the node watches, whether it has their objects,
+ * and the pods and nodes that the selectors of the policy select.
+ */
 export function Integrations() {
   const integrations = usePolled((signal) => bodyOf(api.GET('/api/v1/integrations', { signal })), 10_000);
   const items = integrations.data.value?.items;
@@ -179,18 +183,7 @@ function Selectors({ selectors }: Pick<Status, 'selectors'>) {
   return (
     <div class="scroll">
       <table>
-        <thead>
-          <tr>
-            <th scope="col">Selector of the policy</th>
-            <th scope="col">Resolved</th>
-            <th scope="col" class="number">
-              Addresses
-            </th>
-            <th scope="col" class="number">
-              Networks
-            </th>
-          </tr>
-        </thead>
+        <TableHead columns={['Selector of the policy', 'Resolved', { number: 'Addresses' }, { number: 'Networks' }]} />
         <tbody>
           {selectors.slice(0, SHOWN).map(({ selector, resolved, addresses, networks }) => (
             <tr key={JSON.stringify(selector)}>
@@ -211,7 +204,7 @@ function Selectors({ selectors }: Pick<Status, 'selectors'>) {
   );
 }
 
-/** A selector in one line: "pods namespace=shop app=web". */
+/** Returns a Kubernetes selector as one line: "pods namespace=shop app=web". */
 function selectorText({ pod_selector: pods, node_selector: nodes }: Status['selectors'][number]['selector']): string {
   type Fields = { readonly match_labels?: Readonly<Record<string, string>> };
   const words = (kind: string, { match_labels: labels = {}, ...rest }: Fields) => {

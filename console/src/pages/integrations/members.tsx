@@ -4,11 +4,13 @@ import { usePolled } from '../../api/polled.js';
 import { full } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
+import { TextField } from '../../ui/text-field.js';
 
 const PAGE = 1_000;
 const ROWS_SHOWN = 200;
 
-/** Who is in a source group at present: the pods and nodes that its selectors select. */
+/** Shows the pods and nodes that the Kubernetes selectors of a source group select at present. */
 export function Members() {
   const policies = usePolled((signal) => bodyOf(api.GET('/api/v1/policies', { signal })), 5_000);
   const policy = policies.data.value?.items.find(({ active }) => active);
@@ -81,17 +83,7 @@ function List({ policy, group }: { readonly policy: string; readonly group: stri
   return (
     <>
       <Failure failure={members.failure.value} />
-      <label class="field wide">
-        Search by address, namespace or name
-        <input
-          data-search
-          spellcheck={false}
-          value={words.value}
-          onInput={(event) => {
-            words.value = event.currentTarget.value;
-          }}
-        />
-      </label>
+      <TextField isWide isSearch label="Search by address, namespace or name" text={words} />
       {shown !== null && (
         <p class="muted" role="status">
           {full(found.length)} of {full(shown.total + shown.networks.length)} members
@@ -101,14 +93,7 @@ function List({ policy, group }: { readonly policy: string; readonly group: stri
       {found.length > 0 && (
         <div class="scroll">
           <table>
-            <thead>
-              <tr>
-                <th scope="col">Address</th>
-                <th scope="col">Owner</th>
-                <th scope="col">Namespace</th>
-                <th scope="col">Integration</th>
-              </tr>
-            </thead>
+            <TableHead columns={['Address', 'Owner', 'Namespace', 'Integration']} />
             <tbody>
               {found.slice(0, ROWS_SHOWN).map(({ place, kind, name, namespace, integration }) => (
                 <tr key={`${place} ${name}`}>

@@ -5,6 +5,7 @@ import { full } from '../../format.js';
 import { node } from '../../node.js';
 import { useAction } from '../../ui/action.js';
 import { Empty, Failure, Panel, StateMark } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago, Lasting } from '../../ui/time.js';
 import { NamedConfirm, ReadOnlyNote, ShownOnce, WriteButton } from '../../ui/write.js';
 import { CHECKS } from '../overview.js';
@@ -13,10 +14,15 @@ import { Rollout } from './rollout.js';
 type Cluster = Schemas['Cluster'];
 type ClusterNode = Schemas['ClusterNode'];
 
-/** A node that does not respond is asked for 1.5 s, and must be shown within 5 s. */
+/**
+ * The pause between two requests. A request about a node that does not respond takes 1.5 s, and the page must
+ * show the failure within 5 s.
+ */
 const POLL_MS = 2_000;
 
-/** Is every node of the cluster well, and does it enforce the newest policy? */
+/**
+ * The page Nodes: shows the health of each node of the cluster, and whether it enforces the newest policy.
+ */
 export function Nodes() {
   const cluster = usePolled((signal) => bodyOf(api.GET('/api/v1/cluster', { signal })), POLL_MS);
   const shown = cluster.data.value;
@@ -139,22 +145,13 @@ function Table({ items, cluster, onRemoved }: TableProps) {
     <Panel title="All nodes that have joined">
       <div class="scroll">
         <table class="nodes">
-          <thead>
-            <tr>
-              <th scope="col">Node</th>
-              <th scope="col">State</th>
-              <th scope="col">In force</th>
-              <th scope="col">Clock</th>
-              {checks.map((name) => (
-                <th scope="col" key={name}>
-                  {CHECKS[name] ?? name}
-                </th>
-              ))}
-              <th scope="col">
-                <span class="visually-hidden">Actions</span>
-              </th>
-            </tr>
-          </thead>
+          <TableHead
+            columns={[
+              ...['Node', 'State', 'In force', 'Clock'],
+              ...checks.map((name) => CHECKS[name] ?? name),
+              { hidden: 'Actions' },
+            ]}
+          />
           <tbody>
             {items.map((item) => (
               <Row key={item.node_id} {...{ item, checks, newest, cluster, onRemoved }} />
@@ -297,7 +294,7 @@ function JoinToken() {
   );
 }
 
-/** Values of the store that this node cannot read. */
+/** Shows stored values that this node cannot read. */
 function Unreadable({ cluster }: { readonly cluster: Cluster }) {
   return (
     <Panel title="Values that this node cannot read">

@@ -22,11 +22,21 @@ type Props = {
   readonly onChoose?: (change: PolicyChange) => void;
 };
 
-/** How a change is applied: with or without confirmation, why, and which assertions it may break. */
+/**
+ * A form with the options of a change: the time to confirm it, a comment, and the assertions that it may
+ * break.
+ */
 export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }: Props) {
   const { change, failure } = context;
   const seconds = useSignal(60);
   const how = useSignal<'confirm' | 'stages' | 'at_once'>('confirm');
+  const choiceOf = (value: typeof how.value) => ({
+    name: 'confirm',
+    isChosen: how.value === value,
+    onChoose: () => {
+      how.value = value;
+    },
+  });
   const share = useSignal(10);
   const hold = useSignal(300);
   const isCluster = (node.report.value?.stats.cluster.members.length ?? 0) > 1;
@@ -34,7 +44,7 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
   const overrides = useSignal<readonly string[]>([]);
   const mayWrite = session.mayWrite.value;
   const isActive = record?.active === true;
-  // A write changes the policy in force if the policy is active, or becomes active by it.
+  // A write changes the policy in force if the policy is active, or if the write makes it active.
   const isOfForce = change.kind === 'delete' ? isActive : isActive || result.active;
   const refusing = result.assertions.filter(({ effect }) => effect !== 'warns');
   const pending = node.report.value?.pending.pending ?? null;
@@ -70,25 +80,11 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
       {isOfForce && (
         <fieldset>
           <legend>In case the change locks you out</legend>
-          <Choice
-            name="confirm"
-            label="Keep it only if I confirm it within"
-            isChosen={how.value === 'confirm'}
-            onChoose={() => {
-              how.value = 'confirm';
-            }}
-          >
+          <Choice label="Keep it only if I confirm it within" {...choiceOf('confirm')}>
             <Time label="Time to confirm" seconds={seconds} disabled={how.value !== 'confirm'} />
           </Choice>
           {isCluster && (
-            <Choice
-              name="confirm"
-              label="In stages: a part of the nodes first, all of them after"
-              isChosen={how.value === 'stages'}
-              onChoose={() => {
-                how.value = 'stages';
-              }}
-            >
+            <Choice label="In stages: a part of the nodes first, all of them after" {...choiceOf('stages')}>
               <Time label="Time until all nodes follow" seconds={hold} disabled={how.value !== 'stages'} />
               {how.value === 'stages' && (
                 <label class="stages">
@@ -108,14 +104,7 @@ export function ApplyForm({ context, result, record, isBusy, onApply, onChoose }
               )}
             </Choice>
           )}
-          <Choice
-            name="confirm"
-            label="Keep it at once, without confirmation"
-            isChosen={how.value === 'at_once'}
-            onChoose={() => {
-              how.value = 'at_once';
-            }}
-          />
+          <Choice label="Keep it at once, without confirmation" {...choiceOf('at_once')} />
         </fieldset>
       )}
       {refusing.length > 0 && (

@@ -1,5 +1,6 @@
 import { useSignal } from '@preact/signals';
 import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { asNetwork } from '../../address-set.js';
 import type { Schemas } from '../../api/client.js';
 import { full } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
@@ -29,7 +30,10 @@ type Props = {
   readonly reload: () => void;
 };
 
-/** The editor of a policy with its draft: judged while it is typed, reviewed, applied, kept or reverted. */
+/**
+ * The editor of a policy draft. The node checks the text while the user types; the user reviews and applies
+ * it, and keeps or reverts the change.
+ */
 export function DraftEditor({ stored, texts, record, reload }: Props) {
   const draft = useMemo(() => startDraft(stored, texts), [stored]);
   useEffect(() => () => void draft.actor.stop(), [draft]);
@@ -56,7 +60,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
   const notes = useMemo(() => lineNotes(rules, hits.data.value), [rules, hits.data.value]);
   const marked = useLinkedRule(draft);
 
-  // Another client wrote the policy while nothing is edited here: the page shows the new text.
+  // Show the new text if another client has written the policy while this page has no edits.
   const isOutdated = record !== null && record.revision > (draft.origin.value.revision ?? 0);
   useEffect(() => {
     if (isOutdated && isClean) reload();
@@ -94,8 +98,8 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
     notice.value = { text: 'The draft was discarded.', undo: () => handle.replace(discarded) };
   };
   /**
-   * After a revert, or a change and its rollback, the text from which the draft was made is stored again as a
-   * newer revision: the draft then belongs to that revision.
+   * Assigns the draft to a newer revision with the same text. Such a revision exists after a revert, or after
+   * a change and its rollback.
    */
   const rebase = async () => {
     if (record === null) return;
@@ -106,16 +110,16 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
       documentOfRevision(record.id, revision, cancelled),
     ]);
     if (JSON.stringify(origin) !== JSON.stringify(now.document)) return;
-    draft.origin.value = { etag: now.etag, revision: now.record?.revision ?? null };
-    draft.edited(editor.current?.text() ?? draft.first);
+    draft.rebased({ etag: now.etag, revision: now.record?.revision ?? null });
   };
   const isReview = state === 'reviewing' || state === 'applying' || state === 'rejudging';
   const isOver = state === 'awaiting_confirmation' || state === 'kept' || state === 'reverted';
   const isConflict = state === 'conflicting' || isComparing.value;
   const isEditing = !isReview && !isOver && !isConflict;
+  const isBehind = isOutdated && !isClean && !isOver;
   useEffect(() => {
-    if (isOutdated && isEditing && !isClean) void rebase();
-  }, [record?.revision, isOutdated, isEditing, isClean]);
+    if (isBehind) void rebase();
+  }, [record?.revision, isBehind]);
   return (
     <>
       {notice.value !== null && (
@@ -259,7 +263,7 @@ export function DraftEditor({ stored, texts, record, reload }: Props) {
   );
 }
 
-/** The rules that begin in a part of the text. */
+/** Returns the rules whose first line is in a part of the text. */
 function rulesBetween(rules: readonly RulePlace[], from: number, to: number): readonly RulePlace[] {
   const first = (offset: number) => {
     let [low, high] = [0, rules.length];
@@ -275,7 +279,7 @@ function rulesBetween(rules: readonly RulePlace[], from: number, to: number): re
 
 type Notice = { readonly text: string; readonly undo?: () => void };
 
-/** Problems and warnings of the last judgement that have a place in the text. */
+/** Returns the problems and warnings of the last check that have a place in the text. */
 function useMarks(draft: Draft): readonly EditorMark[] {
   const { judgement } = draft.snapshot.value.context;
   return useMemo(() => {
@@ -287,7 +291,10 @@ function useMarks(draft: Draft): readonly EditorMark[] {
   }, [judgement]);
 }
 
-/** The offset of the rule that the address names. It stays the same while the text is edited. */
+/**
+ * Returns the offset in the text at which the rule of the URL was when the text was read first. Later edits do
+ * not change the result.
+ */
 function useLinkedRule({ rules }: Draft): number | null {
   const [group, rule] = [query.value.get('group'), query.value.get('rule')];
   const isKnown = rules.value.length > 0;
@@ -297,7 +304,7 @@ function useLinkedRule({ rules }: Draft): number | null {
   );
 }
 
-/** Takes the rule that the address proposes into the draft, once, and shows the review. */
+/** Inserts the rule that a link to this page proposes into the draft, once, and opens the review. */
 function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) => Promise<void>): void {
   const text = query.value.get('propose');
   useEffect(() => {
@@ -311,8 +318,7 @@ function useProposal(take: (edits: readonly PolicyEdit[], isReviewed: boolean) =
         before: string | null;
         rule: Record<string, unknown>;
       };
-      const sources =
-        src === null ? {} : { sources: src.split(',').map((each) => (each.includes('/') ? each : `${each}/32`)) };
+      const sources = src === null ? {} : { sources: src.split(',').map(asNetwork) };
       void take([{ edit: 'insert_rule', ...remedy, ...sources }], true);
     } catch (failure) {
       if (!(failure instanceof SyntaxError)) throw failure;

@@ -21,26 +21,30 @@ policy:
           match: { proto: tcp, dst_ports: [ 80, 443 ] }
 `;
 
-/** The draft of one policy, from the text that is stored. */
+type Origin = { readonly etag: string | null; readonly revision: number | null };
+
+/** The draft of one policy, made from its stored text. */
 export type Draft = {
   readonly actor: Actor<typeof draftChart>;
   readonly snapshot: ReadonlySignal<SnapshotFrom<typeof draftChart>>;
   /** The stored text. */
   readonly base: string;
-  /** The text with which the editor begins: the kept draft, else the stored text. */
+  /** The initial text of the editor: the saved draft, or without one the stored text. */
   readonly first: string;
   /** The ETag and the revision of the stored text from which the draft was made. */
-  readonly origin: Signal<{ readonly etag: string | null; readonly revision: number | null }>;
-  /** The places of the rules in the text that was read last. */
+  readonly origin: Signal<Origin>;
+  /** The offsets of the rules in the text at its last check. */
   readonly rules: ReadonlySignal<readonly RulePlace[]>;
   /** False if a reload of the page would lose the draft. */
   readonly survives: ReadonlySignal<boolean>;
   readonly edited: (text: LazyText) => void;
-  /** Judges the text again, for example after the draft was made from a newer stored text. */
+  /** Notes that the text from which the draft was made now has this revision. */
+  readonly rebased: (to: Origin) => void;
+  /** Returns the change that stores this text. */
   changeOf(text: LazyText): PolicyChange;
 };
 
-/** The texts with which a draft begins. */
+/** The initial texts of a draft. */
 export type DraftTexts = Pick<Draft, 'base' | 'first'> & {
   readonly kept: KeptDraft | null;
   readonly rules: readonly RulePlace[];
@@ -62,7 +66,7 @@ export async function draftTexts(stored: Stored, signal: AbortSignal): Promise<D
 
 export function startDraft(stored: Stored, { base, first, kept, rules: found }: DraftTexts): Draft {
   const id = stored.record?.id ?? null;
-  const origin = signal(
+  const origin = signal<Origin>(
     kept !== null
       ? { etag: kept.etag, revision: kept.revision }
       : { etag: stored.etag, revision: stored.record?.revision ?? null },
@@ -73,7 +77,7 @@ export function startDraft(stored: Stored, { base, first, kept, rules: found }: 
     kind: 'text',
     id,
     text,
-    // The text of a policy that is not in force is only stored, unless the person decides otherwise in the
+    // By default, only store the text of a policy that is not in force. The user can choose otherwise in the
     // review.
     activate: stored.record?.active === false ? false : null,
     etag: origin.peek().etag,
@@ -108,6 +112,14 @@ export function startDraft(stored: Stored, { base, first, kept, rules: found }: 
       }
       survives.value = keepDraft(id, { text, ...origin.peek() });
       actor.send({ type: 'edited', change: changeOf(text) });
+    },
+    rebased: (to) => {
+      const { change } = snapshot.peek().context;
+      // Without edits there is no draft to assign: the page shows the newer stored text.
+      if (change.kind !== 'text' || snapshot.peek().matches('clean')) return;
+      origin.value = to;
+      survives.value = keepDraft(id, { text: change.text, ...to });
+      actor.send({ type: 'rebased', etag: to.etag });
     },
   };
 }

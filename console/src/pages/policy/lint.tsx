@@ -17,12 +17,15 @@ type Finding = Found['findings'][number];
 
 const CHECKS: Readonly<Record<Finding['check'], readonly [title: string, says: string]>> = {
   unreachable: ['Unreachable', 'No flow and no lookup reaches them, because earlier rules decide everything.'],
-  removable: ['Removable', 'Without them, what follows decides the same flows alike.'],
+  removable: ['Removable', 'Without them, later rules and defaults decide the same flows in the same way.'],
   mergeable: ['Mergeable', 'Rules that are alike but for one list of matchers.'],
   conflict: ['Conflicts', 'An allow and a deny match common flows, so that their order decides.'],
 };
 
-/** Which rules do nothing, or are not as clear as they could be? Asked only on request, because it takes a while. */
+/**
+ * Lists rules that have no effect or that can be simplified. The check takes time, so it runs only on
+ * request.
+ */
 export function Lint({ record }: { readonly record: PolicyRecord | null }) {
   const found = useSignal<Found | null>(null);
   const failure = useSignal<unknown>(null);
@@ -155,7 +158,9 @@ function Findings({ name, found: { findings, omitted }, onTake }: FindingsProps)
           </li>
         ))}
       </ul>
-      {omitted[name] > 0 && <p class="muted">{omitted[name]} more are not listed. Mend these, and check again.</p>}
+      {omitted[name] > 0 && (
+        <p class="muted">{omitted[name]} more are not listed. Apply or correct these, and check again.</p>
+      )}
     </Panel>
   );
 }

@@ -5,8 +5,8 @@ import type { Steps } from '../../slices.js';
 import { foldShort, isJson, jsonText, policyIn, yamlText } from './policy-text.js';
 
 /**
- * A rule that belongs before another one, or at the end of its group. Null as group: a new group with these
- * sources, which belongs before the group `before`, or at the end of the policy.
+ * An edit that inserts a rule before another rule, or at the end of its group. If `group` is null, the rule
+ * gets a new group with these sources, before the group `before` or at the end of the policy.
  */
 type InsertRule = {
   readonly edit: 'insert_rule';
@@ -15,11 +15,16 @@ type InsertRule = {
   readonly rule: Readonly<Record<string, unknown>>;
   readonly sources?: readonly string[];
 };
-/** Sets the mode of an envelope, or of each source group of a policy in singleton form. */
+/**
+ * Sets the mode of a policy document (envelope). A document without a mode of its own (singleton form) gets
+ * the mode in each source group.
+ */
 type SetMode = { readonly edit: 'set_mode'; readonly mode: Schemas['EnvelopeMode'] };
 export type PolicyEdit = Schemas['LintEdit'] | InsertRule | SetMode;
 
-/** An edit that does not fit the text, for example because a rule is gone. */
+/**
+ * Thrown if an edit cannot be applied to the text, for example because it names a rule that the text lacks.
+ */
 export class EditFailure extends Error {
   override readonly name = 'EditFailure';
 }
@@ -33,7 +38,7 @@ export function* editText(before: LazyText, edits: readonly PolicyEdit[]): Steps
     try {
       root = JSON.parse(text) as Plain;
     } catch {
-      throw new EditFailure('The text has syntax errors. Mend them first.');
+      throw new EditFailure('The text has syntax errors. Correct them first.');
     }
     yield;
     for (const edit of edits) applyEdit(plainTree(root), edit);
@@ -42,7 +47,7 @@ export function* editText(before: LazyText, edits: readonly PolicyEdit[]): Steps
     return `${edited}\n`;
   }
   const document: Document = parseDocument(text, { stringKeys: true });
-  if (document.errors.length > 0) throw new EditFailure('The text has syntax errors. Mend them first.');
+  if (document.errors.length > 0) throw new EditFailure('The text has syntax errors. Correct them first.');
   if (document.contents === null) document.contents = document.createNode({});
   for (const edit of edits) applyEdit(yamlTree(document), edit);
   return yamlText(document);
@@ -51,13 +56,13 @@ export function* editText(before: LazyText, edits: readonly PolicyEdit[]): Steps
 type Plain = Record<string, unknown>;
 type Item = unknown;
 
-/** The few operations that edits need, for a YAML document and for plain JSON. */
+/** The operations that edits need, implemented for YAML documents and for plain JSON. */
 type Tree = {
   readonly root: Item;
   readonly policy: Item;
   readonly get: (item: Item, key: string) => unknown;
   readonly set: (item: Item, key: string, value: unknown) => void;
-  /** The items of a list in a map; the list is made if it does not exist. */
+  /** Returns the items of a list in a map. Adds the list if the map does not have it. */
   readonly list: (item: Item, key: string) => Item[];
   readonly made: (value: unknown) => Item;
 };
@@ -100,7 +105,8 @@ function yamlTree(document: Document): Tree {
       if (!isSeq(map.get(key))) map.set(key, document.createNode([]));
       const list = map.get(key);
       if (!isSeq(list)) return [];
-      // "rules: []" would continue on one line.
+      // Write a list that was empty (`[]`) on several lines; otherwise its new items would be on the same
+      // line.
       if (list.items.length === 0) list.flow = false;
       return list.items;
     },

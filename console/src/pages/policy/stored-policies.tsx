@@ -4,6 +4,7 @@ import type { PolicyChange } from '../../charts/draft.chart.js';
 import { session } from '../../node.js';
 import { addressOf } from '../../router.js';
 import { Empty, Panel } from '../../ui/parts.js';
+import { TableHead } from '../../ui/table-head.js';
 import { Ago } from '../../ui/time.js';
 import { ChangeReview } from './change-review.js';
 
@@ -16,7 +17,7 @@ type Props = {
 
 export const etagOf = ({ id, revision }: PolicyRecord): string => `"${id}.${revision}"`;
 
-/** All stored policies, with what can be done to each as a whole. */
+/** A list of all stored policies, with buttons to open, activate or delete each. */
 export function StoredPolicies({ items, shown, changed }: Props) {
   const change = useSignal<PolicyChange | null>(null);
   const mayWrite = session.mayWrite.value;
@@ -48,18 +49,7 @@ export function StoredPolicies({ items, shown, changed }: Props) {
       ) : (
         <div class="scroll">
           <table>
-            <thead>
-              <tr>
-                <th>Name</th>
-                <th>State</th>
-                <th>Mode</th>
-                <th>Revision</th>
-                <th>Written</th>
-                <th>
-                  <span class="visually-hidden">Actions</span>
-                </th>
-              </tr>
-            </thead>
+            <TableHead columns={['Name', 'State', 'Mode', 'Revision', 'Written', { hidden: 'Actions' }]} />
             <tbody>
               {items.map((record) => (
                 <tr key={record.id}>

@@ -4,7 +4,9 @@ import { usePolled } from '../../api/polled.js';
 import { session } from '../../node.js';
 import { useAction } from '../../ui/action.js';
 import { Empty, Failure, Panel } from '../../ui/parts.js';
+import { SelectField } from '../../ui/select-field.js';
 import { TableHead } from '../../ui/table-head.js';
+import { TextField } from '../../ui/text-field.js';
 import { Ago, now } from '../../ui/time.js';
 import { NamedConfirm, ShownOnce, WriteButton } from '../../ui/write.js';
 
@@ -18,7 +20,7 @@ const LIFETIMES: readonly (readonly [seconds: number, label: string])[] = [
 ];
 const ENDED_SHOWN = 20;
 
-/** Who can use the API: the tokens, a new one, and the revocation of one. */
+/** Lists the API tokens, with forms to issue and to revoke a token. */
 export function Tokens() {
   const tokens = usePolled((signal) => bodyOf(api.GET('/api/v1/tokens', { signal })), 15_000);
   const issued = useSignal<Schemas['IssuedToken'] | null>(null);
@@ -146,20 +148,15 @@ function Issue({ onIssued }: { readonly onIssued: (token: Schemas['IssuedToken']
           if (session.mayWrite.value && subject.value.trim() !== '') void issue();
         }}
       >
-        <label class="field">
-          Subject of a new token
-          <input
-            placeholder="dashboard"
-            pattern="[\w.@:\-]{1,128}"
-            title="1 to 128 letters, digits, and any of . _ @ : -"
-            spellcheck={false}
-            autocomplete="off"
-            value={subject.value}
-            onInput={(event) => {
-              subject.value = event.currentTarget.value;
-            }}
-          />
-        </label>
+        <TextField
+          label="Subject of a new token"
+          text={subject}
+          input={{
+            placeholder: 'dashboard',
+            pattern: '[\\w.@:\\-]{1,128}',
+            title: '1 to 128 letters, digits, and any of . _ @ : -',
+          }}
+        />
         <label class="field choice">
           Role
           <select
@@ -172,21 +169,15 @@ function Issue({ onIssued }: { readonly onIssued: (token: Schemas['IssuedToken']
             <option>admin</option>
           </select>
         </label>
-        <label class="field choice">
-          Ends
-          <select
-            value={String(lifetime.value)}
-            onChange={(event) => {
-              lifetime.value = Number(event.currentTarget.value);
-            }}
-          >
-            {LIFETIMES.map(([seconds, label]) => (
-              <option key={seconds} value={seconds}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectField
+          label="Ends"
+          kind="choice"
+          value={lifetime.value}
+          options={LIFETIMES}
+          onChoose={(seconds) => {
+            lifetime.value = Number(seconds);
+          }}
+        />
         <WriteButton isBusy={action.isBusy.value || subject.value.trim() === ''} onClick={() => void issue()}>
           Issue
         </WriteButton>

@@ -6,38 +6,44 @@ import { type Arrow, arrowsFrom, type Chart, outward, type State } from './model
 import { pathOf, Router } from './routes.js';
 
 const FONT_PX = 12.5;
-/** A narrower drawing is scrolled. */
+/** The smallest width in CSS pixels. On a narrower page, the drawing is scrolled. */
 const LEAST_WIDTH = 260;
-/** The padding of the frame at both sides together. */
+/** The sum of the left and right padding of the frame, in CSS pixels. */
 const FRAME_PAD = 10;
-/** A chart that leaves room is drawn larger. */
+/** The scales to try, the largest first. A small chart is drawn larger. */
 const SCALES = [1.25, 1.15, 1.08, 1];
 const RADIUS = 5;
 const TIP = 6;
-/** How long a transition that was taken stays highlighted, in milliseconds. */
+/** A transition is highlighted for this time after the actor took it, in milliseconds. */
 const TAKEN_MS = 1_600;
-/** Beyond this number, arrows from active states are drawn for the state that is pointed at alone. */
+/**
+ * The maximum number of arrows from active states. A chart with more of them shows only the arrows of the
+ * state under the pointer.
+ */
 const MOST_ARROWS = 60;
 
 export type Pair = { readonly from: string; readonly to: string };
-/** Transitions that were taken, and when the page learned of them, as `performance.now()` counts. */
+/** Transitions that an actor took, and the time when the page received them (`performance.now()`). */
 export type Taken = { readonly pairs: readonly Pair[]; readonly entered: readonly string[]; readonly at: number };
 
 type Props = {
   readonly chart: Chart;
   readonly active: readonly State[];
   readonly taken: readonly Taken[];
-  /** The state that the pointer or the keyboard is on. */
+  /** The state that has the mouse pointer or the keyboard focus. */
   readonly pointed: Signal<State | null>;
-  /** The transition of the side list that the pointer is on. */
+  /** The transition that has the mouse pointer in the list beside the drawing. */
   readonly arrow: ReadonlySignal<Arrow | null>;
-  /** Whether inactive states hide their inner states; null: if the chart is too high otherwise. */
+  /** Whether inactive states hide their inner states. Null: only if the chart would be too high otherwise. */
   readonly fold: Signal<boolean | null>;
   readonly onPick: (state: State) => void;
   readonly picked: State | null;
 };
 
-/** One statechart, drawn whole: nested boxes, and arrows from the states that are active or pointed at. */
+/**
+ * Draws a complete statechart: nested boxes for states, and arrows from the active states and from the state
+ * under the pointer.
+ */
 export function Drawing({ chart, active, taken, pointed, arrow, fold, onPick, picked }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const room = useRoom(frame);
@@ -120,7 +126,10 @@ const pairsOf = (arrow: Arrow | null): readonly Pair[] =>
 
 type Drawn = Pair & { readonly d: string };
 
-/** Routes the arrows that leave states. `only`: those of this state, and of the states around it. */
+/**
+ * Computes the routes of the arrows that leave states. `only`: compute only the arrows of this state and of
+ * its outer states.
+ */
 function useRoutes(
   layout: Layout,
   boxes: ReadonlyMap<string, Box>,
@@ -154,7 +163,7 @@ type ExtraProps = {
   readonly boxes: ReadonlyMap<string, Box>;
 };
 
-/** Arrows above all others. */
+/** Draws arrows on top of all other arrows. */
 function Extra({ pairs, kind, layout, boxes }: ExtraProps) {
   const key = pairs.map(({ from, to }) => `${from} ${to}`).join();
   const drawn = useMemo(() => routed(pairs, layout, boxes), [key, layout, boxes]);
@@ -179,7 +188,7 @@ type StatesProps = {
   readonly pick: (box: Box) => void;
 };
 
-/** The boxes as a nested list, which a screen reader reads as such. */
+/** Renders the boxes as a nested list, so that a screen reader reads the hierarchy of the states. */
 function States({ states, ...props }: StatesProps) {
   return (
     <ul>
@@ -264,7 +273,7 @@ function moveFocus(event: KeyboardEvent): void {
     const { x, y } = middle(to);
     const along = (x - start.x) * dx + (y - start.y) * dy;
     const across = Math.abs((x - start.x) * dy) + Math.abs((y - start.y) * dx);
-    // Only what lies in the direction, and more ahead than aside.
+    // Consider only boxes in the direction of the key that are more ahead than to the side.
     return to === from || along < 4 || across > along * 3 ? [] : [{ to, distance: along + 2 * across }];
   });
   distances.toSorted((one, other) => one.distance - other.distance)[0]?.to.focus();
@@ -272,7 +281,7 @@ function moveFocus(event: KeyboardEvent): void {
 
 type Room = { readonly width: number; readonly height: number };
 
-/** The room of the drawing: its width, and what is left of the height of the window. */
+/** Returns the width of the drawing, and the height of the window below its top. */
 function useRoom(frame: { readonly current: HTMLDivElement | null }): ReadonlySignal<Room> {
   const room = useSignal<Room>({ width: 0, height: 0 });
   useLayoutEffect(() => {
@@ -305,7 +314,10 @@ function textWidth(text: string): number {
 
 type Fitted = { readonly layout: Layout; readonly isFolding: boolean; readonly scale: number };
 
-/** Draws as large as the room allows. If the whole chart does not fit, inactive states are folded. */
+/**
+ * Selects the largest scale at which the chart fits. If the whole chart does not fit, inactive states hide
+ * their inner states.
+ */
 function fitted(
   { root }: Chart,
   active: ReadonlySet<string>,
@@ -323,10 +335,10 @@ function fitted(
       const isLast = scale === 1 && (isFolding || fold !== null);
       if (fits || isLast) return { layout, isFolding, scale };
     }
-  throw new Error('no scale is left');
+  throw new Error('choose the scale of a statechart: the list of scales is empty');
 }
 
-/** The present time; renders again when a transition stops to be highlighted. */
+/** Returns the present time. Renders the component again when the highlight of a transition ends. */
 function useExpiry(taken: readonly Taken[]): number {
   const time = useSignal(0);
   const latest = taken.at(-1)?.at ?? 0;

@@ -5,9 +5,9 @@ import { VerdictMark } from '../../ui/parts.js';
 import { Ago } from '../../ui/time.js';
 import { toggled } from './filter.js';
 import type { Message } from './message.js';
-import { countOf, type Row } from './rows.js';
+import { countOf, type Row } from './row.js';
 
-/** Returns the address of the explanation of a message; null if the node cannot explain it. */
+/** Returns the link to the explanation of a wiretap message; null if the node cannot explain it. */
 export function whyAddress({ type, src, dst, proto, dst_port: port, hostname, sni, http }: Message): string | null {
   if (src == null) return null;
   if (type === 'dns') return hostname == null ? null : addressOf('names', { src, query: hostname });
@@ -22,7 +22,7 @@ export function whyAddress({ type, src, dst, proto, dst_port: port, hostname, sn
 
 type Props = { readonly row: Row; readonly filter: string; readonly onClose: () => void };
 
-/** Everything about one row, and where to go from it. */
+/** A panel with all fields of one row, and links to related pages. */
 export function RowDetail({ row, filter, onClose }: Props) {
   const { outcome, message, from, to, subject, decider } = row;
   const why = whyAddress(message);

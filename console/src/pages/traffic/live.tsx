@@ -4,11 +4,15 @@ import { clockTime, full, short } from '../../format.js';
 import { Empty, VerdictMark } from '../../ui/parts.js';
 import { RowDetail, whyAddress } from './detail.js';
 import { type Filter, passes } from './filter.js';
-import { countOf, type Order, type Row } from './rows.js';
+import { countOf, type Row } from './row.js';
+import type { Order } from './rows.js';
 import type { Traffic } from './stream.js';
 import type { View } from './view.js';
 
-/** The height of a row in pixels, as in traffic.css. All rows have it, so that only the visible ones are drawn. */
+/**
+ * The height of a row in pixels, as in traffic.css. All rows are equally high, so that the page can render
+ * only the visible ones.
+ */
 const ROW = 34;
 const AROUND = 8;
 
@@ -22,7 +26,7 @@ type Props = {
 
 const orderOf = ({ order }: View): Order => (order === 'count' || order === 'rate' ? order : 'recent');
 
-/** The live messages as rows. Rows keep their places while the pointer or the focus is among them. */
+/** A table of the live wiretap messages. Rows do not move while the pointer or the focus is in the table. */
 export function Live({ traffic, filter, view, show, isHeld }: Props) {
   const chosen = useSignal<Row | null>(null);
   const isPointed = useSignal(false);
@@ -47,7 +51,7 @@ export function Live({ traffic, filter, view, show, isHeld }: Props) {
   }, []);
 
   const key = `${view.filter} ${view.order} ${view.scope}`;
-  // Another filter begins with no rows: they move until the pointer moves.
+  // After a change of the filter, rows may move again until the pointer moves.
   useEffect(() => {
     isPointed.value = false;
     isFocused.value = false;
@@ -60,7 +64,7 @@ export function Live({ traffic, filter, view, show, isHeld }: Props) {
   const stillKey = useRef(key);
   if (!isStill || stillKey.current !== key) still.current = null;
   stillKey.current = key;
-  // Held rows are copies: their counts stand still as well.
+  // Show copies of the rows while the user has stopped the table, so that their counts do not change either.
   if (isStill) still.current ??= isHeld.value ? matching.map((row) => ({ ...row })) : matching;
   const rows = still.current ?? matching;
   const kept = new Set(isStill ? rows.map(({ id }) => id) : []);
@@ -196,7 +200,7 @@ function LiveRow({ row, index, isChosen, choose }: RowProps) {
   );
 }
 
-/** The place of rows that are not drawn. */
+/** An empty area in place of the rows that are not rendered. */
 const Space = ({ rows }: { readonly rows: number }) => (
   <tr class="space">
     <td colSpan={9} style={{ height: `${rows * ROW}px` }} />
@@ -215,7 +219,7 @@ function NoRows({ traffic }: { readonly traffic: Traffic }) {
   );
 }
 
-/** The arrow keys go from row to row. */
+/** Moves the focus to the next or previous row for an arrow key. */
 function moveFocus(event: KeyboardEvent) {
   if (event.key !== 'ArrowDown' && event.key !== 'ArrowUp') return;
   const buttons = [...(event.currentTarget as Element).querySelectorAll<HTMLElement>('[data-row]')];

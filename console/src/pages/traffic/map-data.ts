@@ -1,8 +1,11 @@
 import type { Verdict } from '../../ui/parts.js';
 import { ownerName } from './message.js';
-import { countOf, type Row } from './rows.js';
+import { countOf, type Row } from './row.js';
 
-/** A source group or a destination. `filter`: the filter that selects it, such as `dst:10.2.0.2`. */
+/**
+ * A node of the traffic map: a source group or a destination. `filter`: the filter text that selects it, such
+ * as `dst:10.2.0.2`.
+ */
 export type MapNode = {
   readonly key: string;
   readonly label: string;
@@ -10,7 +13,10 @@ export type MapNode = {
   readonly count: number;
 };
 
-/** The traffic of a group to a destination with one class of ports and one outcome. */
+/**
+ * A line of the traffic map: the traffic from a group to a destination with one class of ports and one
+ * outcome.
+ */
 export type MapLine = {
   readonly from: string;
   readonly to: string;
@@ -24,7 +30,7 @@ export type MapData = {
   readonly groups: readonly MapNode[];
   readonly destinations: readonly MapNode[];
   readonly lines: readonly MapLine[];
-  /** The destinations that the last node "others" stands for. */
+  /** The number of destinations that the last map node, "others", represents. */
   readonly others: number;
 };
 
@@ -41,14 +47,16 @@ const CLASSES: readonly (readonly [name: string, ports: readonly number[]])[] = 
   ['video', [554, 1935]],
 ];
 
-/** A few words for a protocol and port, so that a map has few lines: "web", "shell", "tcp 8883". */
+/** Returns a class for a protocol and port, so that the map has few lines: "web", "shell", "tcp 8883". */
 export function portClass(row: Pick<Row, 'message' | 'subject'>): string {
   const { type, dst_port: port } = row.message;
   if (type === 'dns') return 'names';
   return CLASSES.find(([, ports]) => port != null && ports.includes(port))?.[0] ?? row.subject;
 }
 
-/** Draws the rows together into at most `most` groups, and as many destinations: the most frequent ones. */
+/**
+ * Combines the rows into a map with at most `most` groups and `most` destinations: the most frequent ones.
+ */
 export function mapOf(rows: readonly Row[], most: number): MapData {
   const places = new Map(rows.map((row) => [row, destinationOf(row, false)]));
   if (new Set([...places.values()].map(({ key }) => key)).size > most)
@@ -82,7 +90,10 @@ function placeIn(places: ReadonlyMap<Row, Named>, row: Row): Named {
   return places.get(row) ?? destinationOf(row, false);
 }
 
-/** The group that decided, or the groups of a source that the default of the policy decided. */
+/**
+ * Returns the source group whose rule or default decided. If the default of the policy decided, returns the
+ * groups that contain the source.
+ */
 function groupOf({ message }: Row): Named {
   const { source_group: group, source_groups: groups } = message;
   if (group != null) return { key: `group ${group}`, label: group, filter: group.toLowerCase() };
@@ -99,9 +110,24 @@ function destinationOf({ message }: Row, isByNetwork: boolean): Named {
   if (name != null) return { key: `name ${name}`, label: name, filter: `hostname:${name}` };
   const owner = ownerName(message.dst_owner);
   if (owner !== null) return { key: `owner ${owner}`, label: owner, filter: `dst:${dst}` };
-  const network = /^(\d+\.\d+\.\d+)\.\d+$/.exec(dst)?.[1];
-  const place = isByNetwork && network !== undefined ? `${network}.0/24` : dst;
+  const place = isByNetwork ? networkOf(dst) : dst;
   return { key: `address ${place}`, label: place, filter: `dst:${place}` };
+}
+
+/** The network of an address on the map: /24 of IPv4, /64 of IPv6. */
+function networkOf(address: string): string {
+  const ofIpv4 = /^(\d+\.\d+\.\d+)\.\d+$/.exec(address)?.[1];
+  if (ofIpv4 !== undefined) return `${ofIpv4}.0/24`;
+  const [before = '', after] = address.split('::');
+  const words = before === '' ? [] : before.split(':');
+  const behind = after === undefined || after === '' ? [] : after.split(':');
+  if (after !== undefined)
+    words.push(...Array.from({ length: 8 - words.length - behind.length }, () => '0'), ...behind);
+  const prefix = words
+    .slice(0, 4)
+    .join(':')
+    .replace(/(^|:)0(:0)*$/, '');
+  return `${prefix}::/64`;
 }
 
 function ranked(counted: readonly (readonly [Named, number])[]): MapNode[] {
@@ -123,7 +149,10 @@ function limited(all: readonly MapNode[], most: number) {
   };
 }
 
-/** Sorts destinations by the first group that talks to them, so that few lines cross. "others" comes last. */
+/**
+ * Sorts destinations by the first group that sends to them, so that few lines cross. The node "others" is
+ * last.
+ */
 function besideGroups(nodes: readonly MapNode[], groups: readonly MapNode[], lines: readonly MapLine[]): MapNode[] {
   const place = new Map(groups.map(({ key }, at) => [key, at]));
   const first = new Map<string, number>();

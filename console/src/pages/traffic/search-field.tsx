@@ -1,19 +1,20 @@
 import { useSignal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
+import { TextField } from '../../ui/text-field.js';
 
 const TYPED_MS = 300;
 
 type Props = {
-  /** The filter in the address. */
+  /** The filter text from the URL. */
   readonly text: string;
   readonly placeholder: string;
   readonly label?: string;
   readonly describedBy?: string;
-  /** Called a little after the last key. */
+  /** Called shortly after the user stops typing. */
   readonly change: (text: string) => void;
 };
 
-/** The text field of a filter. A link, and the back button, change it too. */
+/** The input field of a filter. Links and the back button of the browser change its text too. */
 export function SearchField({ text, placeholder, label = 'Filter', describedBy, change }: Props) {
   const typed = useSignal(text);
   useEffect(() => {
@@ -25,20 +26,12 @@ export function SearchField({ text, placeholder, label = 'Filter', describedBy, 
     return () => clearTimeout(timer);
   }, [typed.value]);
   return (
-    <label class="field wide">
-      {label}
-      <input
-        data-search
-        type="search"
-        placeholder={placeholder}
-        aria-describedby={describedBy}
-        spellcheck={false}
-        autocomplete="off"
-        value={typed.value}
-        onInput={(event) => {
-          typed.value = event.currentTarget.value;
-        }}
-      />
-    </label>
+    <TextField
+      isWide
+      isSearch
+      label={label}
+      text={typed}
+      input={{ type: 'search', placeholder, 'aria-describedby': describedBy }}
+    />
   );
 }

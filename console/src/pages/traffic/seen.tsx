@@ -5,6 +5,7 @@ import { full, protocol } from '../../format.js';
 import { addressOf, go, query } from '../../router.js';
 import { Empty, Failure, type Verdict, VerdictMark } from '../../ui/parts.js';
 import { Coverage, SeenEnds, WhyCell } from '../../ui/seen-flows.js';
+import { SelectField } from '../../ui/select-field.js';
 import { useStill } from '../../ui/still.js';
 import { TableHead } from '../../ui/table-head.js';
 import { Ago } from '../../ui/time.js';
@@ -22,7 +23,7 @@ const ORDERS = [
   ['count', 'the most frequent first'],
 ] as const;
 
-/** Reads the filter without the parameters that the list does not have. */
+/** Parses the filter, and removes the parameters that this list does not support. */
 function seenFilter(text: string): Filter {
   const { parameters, ...words } = readFilter(text, [...NAMES, ...SEEN_PARAMETERS]);
   return { ...words, parameters: parameters.filter(([name]) => isOfSeen(name)) };
@@ -61,21 +62,13 @@ export function Seen({ view }: { readonly view: View }) {
         {page !== null && page.matched > page.items.length && (
           <span class="muted">the first {full(page.items.length)} are listed: filter to see others</span>
         )}
-        <label class="field choice">
-          <span class="visually-hidden">Order</span>
-          <select
-            value={order}
-            onChange={(event) =>
-              go(addressOf('traffic', { ...view, tab: 'seen', order: event.currentTarget.value }), { replace: true })
-            }
-          >
-            {ORDERS.map(([value, words]) => (
-              <option key={value} value={value}>
-                {words}
-              </option>
-            ))}
-          </select>
-        </label>
+        <SelectField
+          label={<span class="visually-hidden">Order</span>}
+          kind="choice"
+          value={order}
+          options={ORDERS}
+          onChoose={(chosen) => go(addressOf('traffic', { ...view, tab: 'seen', order: chosen }), { replace: true })}
+        />
       </div>
       {page !== null && items.length === 0 && (
         <Empty>

@@ -3,6 +3,7 @@ import { useMemo } from 'preact/hooks';
 import '../../style/traffic.css';
 import { node } from '../../node.js';
 import { addressOf, go, query } from '../../router.js';
+import { SelectField } from '../../ui/select-field.js';
 import { Tabs, tabOf } from '../../ui/tabs.js';
 import { FLOW_PARAMETERS, LIVE_PARAMETERS, queryOf, readFilter, SEEN_PARAMETERS, withParameter } from './filter.js';
 import { Flows } from './flows.js';
@@ -22,7 +23,7 @@ const TABS = [
 ] as const;
 const NAMES = [...new Set<string>([...LIVE_PARAMETERS, ...FLOW_PARAMETERS, ...SEEN_PARAMETERS])];
 
-/** Who talks to what? */
+/** The page Traffic: shows which hosts send traffic to which destinations. */
 export function Traffic() {
   const view = viewOf(query.value);
   const tab = tabOf(TABS);
@@ -46,7 +47,7 @@ export function Traffic() {
 
 type ShowProps = { readonly view: View; readonly show: (change: Partial<View>) => void };
 
-/** Both views of the stream, which continues when a person changes between them. */
+/** The two views of the live stream. The stream stays open when the user switches between them. */
 function Streamed({ tab, view, show }: ShowProps & { readonly tab: string }) {
   const filter = useMemo(() => readFilter(view.filter, LIVE_PARAMETERS), [view.filter]);
   const isHeld = useSignal(false);
@@ -86,19 +87,13 @@ function FilterFields({ view, show }: ShowProps) {
         describedBy="filter-help"
         change={(filter) => show({ filter })}
       />
-      <label class="field verdicts">
-        Verdict
-        <select
-          value={verdicts.length === 1 ? verdicts[0] : ''}
-          onChange={(event) => show({ filter: withParameter(view.filter, 'verdict', event.currentTarget.value) })}
-        >
-          {VERDICTS.map(([value, word]) => (
-            <option key={value} value={value}>
-              {word}
-            </option>
-          ))}
-        </select>
-      </label>
+      <SelectField
+        label="Verdict"
+        kind="verdicts"
+        value={(verdicts.length === 1 ? verdicts[0] : undefined) ?? ''}
+        options={VERDICTS}
+        onChoose={(verdict) => show({ filter: withParameter(view.filter, 'verdict', verdict) })}
+      />
       {isCluster && (
         <label class="field verdicts">
           Nodes

@@ -1,49 +1,72 @@
+import { isLinkLocal } from '#addresses/ip-address.js';
+import { matchesInterface } from '#contracts/datapath/datapath-options.js';
+import type { AddressOf, Family } from '#contracts/policy/policy-model.js';
 import { libbpf } from '#libc/bpf/libbpf.js';
 import { check } from '#libc/libc.js';
 import type { Interface } from './interfaces.js';
 import type { Link } from './netlink-interfaces.js';
 
 /** Layout of `struct port` in `bpf/weir.h`; a test compares it with the BTF of the BPF object. */
-export const PORT_OFFSETS = { bridge: 0, mac: 4, has_routes: 10, policed: 11, addresses: 12 } as const;
+export const PORT_OFFSETS = {
+  bridge: 0,
+  mac: 4,
+  has_routes: 10,
+  policed: 11,
+  addresses: 12,
+  has_ipv6_routes: 44,
+  has_router: 45,
+  ipv6_addresses: 48,
+} as const;
 export const PORT_ADDRESSES = 8;
-export const PORT_BYTES = 44;
+export const PORT_BYTES = 176;
 
-/** A policed bridge port. `addresses` are the IPv4 addresses of the bridge as 32-bit numbers. */
+/** A policed bridge port. `addresses` are those of the bridge. */
 export type BridgePort = {
   readonly ifindex: number;
   readonly bridge: Link;
   /**
-   * Whether the bridge has an IPv4 address or a route, so that routes show which source addresses are behind
-   * the bridge.
+   * For each family, whether the bridge has an address that hosts reach through routers, or a route. Routes
+   * then show which source addresses are behind the bridge.
    */
-  readonly hasRoutes: boolean;
+  readonly hasRoutes: Readonly<Record<Family, boolean>>;
   /** Whether the bridge itself is policed. */
   readonly isPoliced: boolean;
-  readonly addresses: readonly number[];
+  /** Whether IPv6 routers and DHCPv6 servers may be behind the port. */
+  readonly hasRouter: boolean;
+  readonly addresses: { readonly [F in Family]: readonly AddressOf<F>[] };
 };
 
-/** The IPv4 addresses of interfaces, and whether a route uses an interface. */
+/** The addresses of interfaces, and for each IP family whether a route uses the interface. */
 export type RoutesOfLinks = {
-  readonly addressesOf: (ifindex: number) => readonly number[];
-  readonly hasRoute: (ifindex: number) => boolean;
+  readonly addressesOf: (ifindex: number) => BridgePort['addresses'];
+  readonly hasRoute: (ifindex: number, family: Family) => boolean;
 };
 
-/** Returns the policed interfaces that are ports of a bridge in this network namespace. */
+/**
+ * Returns the policed interfaces that are ports of a bridge in this network namespace. `routerPorts`: names
+ * or patterns of the ports behind which IPv6 routers may be.
+ */
 export function bridgePortsOf(
   policed: readonly Interface[],
   links: readonly Link[],
+  routerPorts: readonly string[],
   { addressesOf, hasRoute }: RoutesOfLinks,
 ): BridgePort[] {
-  return policed.flatMap(({ ifindex }) => {
+  return policed.flatMap(({ name, ifindex }) => {
     const master = links.find((link) => link.ifindex === ifindex)?.master ?? 0;
     const bridge = links.find((link) => link.ifindex === master && link.kind === 'bridge');
     if (bridge === undefined) return [];
     const addresses = addressesOf(master);
+    const isRouted = addresses.ipv6.some((address) => !isLinkLocal(address));
     return [
       {
         ifindex,
         bridge,
-        hasRoutes: addresses.length > 0 || hasRoute(master),
+        hasRoutes: {
+          ipv4: addresses.ipv4.length > 0 || hasRoute(master, 'ipv4'),
+          ipv6: isRouted || hasRoute(master, 'ipv6'),
+        },
+        hasRouter: matchesInterface(routerPorts, name),
         isPoliced: policed.some((found) => found.ifindex === master),
         addresses,
       },
@@ -71,15 +94,21 @@ function keysOf(mapFd: number): number[] {
   return keys;
 }
 
-function encodePort({ bridge, hasRoutes, isPoliced, addresses }: BridgePort): Uint8Array {
+function encodePort({ bridge, hasRoutes, isPoliced, hasRouter, addresses }: BridgePort): Uint8Array {
   const bytes = new Uint8Array(PORT_BYTES);
   const view = new DataView(bytes.buffer);
   view.setUint32(PORT_OFFSETS.bridge, bridge.ifindex, true);
   bytes.set(bridge.mac, PORT_OFFSETS.mac);
-  view.setUint8(PORT_OFFSETS.has_routes, hasRoutes ? 1 : 0);
+  view.setUint8(PORT_OFFSETS.has_routes, hasRoutes.ipv4 ? 1 : 0);
+  view.setUint8(PORT_OFFSETS.has_ipv6_routes, hasRoutes.ipv6 ? 1 : 0);
+  view.setUint8(PORT_OFFSETS.has_router, hasRouter ? 1 : 0);
   view.setUint8(PORT_OFFSETS.policed, isPoliced ? 1 : 0);
-  for (const [index, address] of addresses.slice(0, PORT_ADDRESSES).entries()) {
+  for (const [index, address] of addresses.ipv4.slice(0, PORT_ADDRESSES).entries()) {
     view.setUint32(PORT_OFFSETS.addresses + 4 * index, address, true);
+  }
+  for (const [index, address] of addresses.ipv6.slice(0, PORT_ADDRESSES).entries()) {
+    view.setBigUint64(PORT_OFFSETS.ipv6_addresses + 16 * index, BigInt.asUintN(64, address), true);
+    view.setBigUint64(PORT_OFFSETS.ipv6_addresses + 16 * index + 8, address >> 64n, true);
   }
   return bytes;
 }

@@ -29,7 +29,8 @@ static long bench_one(__u32 index, struct bench_state *state)
 	__u16 changes;
 
 	state->checksum += request->keys_only ? number_of_address(source) ^ number_of_address(destination) ^ key
-					      : classify(slot, find_list(image_of(slot), source, destination, &changes), destination, key, 40000);
+					      : classify(slot, find_list(image_of(slot), PASS_ADDRESS(source), PASS_ADDRESS(destination), &changes),
+							 PASS_ADDRESS(destination), key, 40000);
 	return 0;
 }
 

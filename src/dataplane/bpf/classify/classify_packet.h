@@ -5,18 +5,18 @@
 /* Returns the verdict word of the flow that the packet belongs to. Rules describe the packets of the side
  * that opened the flow. So for a reply (`reply` is true), the function swaps source and destination before
  * the search. If the fast path has not found the rule list yet, the function finds it, and stores in the
- * packet the count of member changes (members.h) that this search has read.
+ * packet the count of member changes (members (addresses of pods and nodes).h) that this search has read.
  */
 __noinline __u32 classify_with(struct packet *packet, __u32 active_word, bool reply, __u32 flags)
 {
 	__u32 slot = slot_of(active_word), key, port, list;
-	address_t source, destination;
+	address_argument_t source, destination;
 	const struct prefetched *prefetched;
 
 	if (!packet)
 		return 0;
-	source = reply ? packet->destination : packet->source;
-	destination = reply ? packet->source : packet->destination;
+	source = reply ? PASS_ADDRESS(packet->destination) : PASS_ADDRESS(packet->source);
+	destination = reply ? PASS_ADDRESS(packet->source) : PASS_ADDRESS(packet->destination);
 	key = reply ? port_map_key_of_opener(packet) : port_map_key(packet);
 	port = reply ? packet->destination_port : packet->source_port;
 	/* The fast path computed `prefetched` from the packet's addresses without a swap, so these results are

@@ -9,7 +9,6 @@
 #ifndef WEIR_GRANTS_H
 #define WEIR_GRANTS_H
 
-#define GRANT_PROBES 8
 #define SET_PLACES 7
 #define MAX_SET_LINES 32
 #define EXPIRY_SHIFT 27
@@ -32,14 +31,14 @@
 #define LOOKUP_FLAGS (EXPIRED_TOO | WITHOUT_GRANTS)
 
 /* The header of the map `grants`, in cache line 0. The first cache line to search for an address is `1 +
- * (((mix(address) * multiplier + addend) >> 32) * homes >> 32)`. Without `mix`, a multiplication could put
- * consecutive addresses into few cache lines.
+ * ((HASH_OF_ADDRESS >> 32) * homes >> 32)`.
  */
 struct grant_header {
 	__u64 multiplier;
 	__u64 addend;
 	__u32 homes;
-	__u32 reserved[11]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
+	__u32 reserved[11 - OTHER_FACTOR_WORDS]; /* reserved[0]: earlier versions of Weir stored the owner of the map there */
+	OTHER_FACTORS
 };
 
 /* A cache line with up to seven grants of one address to which several hostname patterns have a grant. In the
@@ -91,9 +90,9 @@ struct {
 	__type(value, struct pattern);
 } patterns SEC(".maps");
 
-/* For each pattern number: what `names` of struct pattern has for the other slots, for program slot 2. This
- * is a map of its own, so that `patterns` has the same layout as in a build without a third slot, and an
- * upgrade keeps the learned addresses.
+/* For each pattern number, the entry for program slot 2; `names` of struct pattern has those for slots 0 and
+ * 1. This is a separate map, so that `patterns` has the same layout as in a build without a third slot, and
+ * an upgrade keeps the learned addresses.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -111,12 +110,10 @@ static __always_inline void *grants_at(__u32 index)
 static __always_inline __u32 home_of(address_t address)
 {
 	struct grant_header *header = grants_at(0);
-	__u64 hash;
 
 	if (!header)
 		return 0;
-	hash = (mix(address) * header->multiplier + header->addend) >> 32;
-	return 1 + (hash * header->homes >> 32);
+	return 1 + ((HASH_OF_ADDRESS(header, address) >> 32) * header->homes >> 32);
 }
 
 static __always_inline void prefetch_grants(address_t address)
@@ -142,8 +139,10 @@ __noinline __u64 find_grant(address_argument_t argument)
 			return 0;
 #pragma unroll
 		for (int i = 0; i < GRANT_PLACES; i++) {
-			if (same_address(line->addresses[i], address))
-				return *(volatile __u64 *)&line->grants[i];
+			__u64 grant = grant_at_place(line, i, address);
+
+			if (grant)
+				return grant;
 		}
 		if (!line->spilled)
 			return 0;
@@ -151,7 +150,7 @@ __noinline __u64 find_grant(address_argument_t argument)
 	return 0;
 }
 
-/* Returns what `names` of struct pattern has for a program slot. */
+/* Returns the entry of `names` of struct pattern (or of `third_names`) for a program slot. */
 static __always_inline __u32 name_in(__u32 slot, __u32 number)
 {
 	struct pattern *pattern;
@@ -167,12 +166,12 @@ static __always_inline __u32 name_in(__u32 slot, __u32 number)
 	return slot ? pattern->names[1] : pattern->names[0];
 }
 
-/* Returns the verdict word that one grant (an address learned for a hostname pattern) gives in a rule block,
- * or NO_MATCH. `where` is program slot << 32 | reference to the tree of hostnames. `keys` is source port <<
- * 32 | port-map key. `target` is time << 32 | address class of the destination. The time is the present time
- * in units of 2^27 ns, or 0 to accept expired grants. The arguments are packed, and this function calls no
- * other BPF function, because it is at the end of the longest call chain. A call chain may use 512 bytes of
- * stack, and Linux 6.1 counts at least 32 bytes for each function.
+/* Returns the verdict word that one grant (an address learned for a hostname pattern) gives in a rule block
+ * (part of a rule list), or NO_MATCH. `where` is program slot << 32 | reference to the tree of hostnames.
+ * `keys` is source port << 32 | port-map key. `target` is time << 32 | address class of the destination. The
+ * time is the present time in units of 2^27 ns, or 0 to accept expired grants. The arguments are packed, and
+ * this function calls no other BPF function, because it is at the end of the longest call chain. A call chain
+ * may use 512 bytes of stack, and Linux 6.1 counts at least 32 bytes for each function.
  */
 __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 {
@@ -195,18 +194,17 @@ __noinline __u32 grant_word(__u64 where, __u64 keys, __u64 target, __u64 grant)
 }
 
 /* Returns the lowest verdict word that the grants of the destination give in a rule block, or `word` if no
- * grant gives a lower one. `place` is cache line of the rule list << 3 | number of the rule block. The cache
- * line after the rule list has two words for each rule block: the tree of the block's names, and a port map.
- * That port map gives a lower bound of the verdict words of all names, so most calls return after its search.
- * `keys` is source port << 32 | port-map key.
+ * grant gives a lower one. `place` is address class of the destination << 32 | cache line of the rule list
+ * << 3 | number of the rule block. The cache line after the rule list has two words for each rule block: the
+ * tree of the block's names, and a port map. That port map gives a lower bound of the verdict words of all
+ * names, so most calls return after its search. `keys` is source port << 32 | port-map key.
  */
-__noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_argument_t argument, __u64 keys, __u32 word)
+__noinline __u32 named_word(__u32 slot_and_flags, __u64 place, address_argument_t destination, __u64 keys, __u32 word)
 {
-	address_t destination = passed_address(argument);
 	__u32 slot = slot_and_flags & ~LOOKUP_FLAGS;
 	struct image image = image_of(slot);
-	struct line *line = line_at(image, (place >> 3) + 1);
-	__u64 where = (__u64)slot << 32, target = address_class(slot, destination), grant;
+	struct line *line = line_at(image, ((__u32)place >> 3) + 1);
+	__u64 where = (__u64)slot << 32, target = place >> 32, grant;
 	__u32 index;
 
 	if (!line)
@@ -214,7 +212,7 @@ __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_argument_
 	if (search_port_map(image, line->words[2 * (place & 7) + 1], keys, keys >> 32) >= word)
 		return word;
 	where |= line->words[2 * (place & 7)];
-	grant = find_grant(argument);
+	grant = find_grant(destination);
 	if (!grant)
 		return word;
 	if (!(slot_and_flags & EXPIRED_TOO))
@@ -235,10 +233,13 @@ __noinline __u32 named_word(__u32 slot_and_flags, __u32 place, address_argument_
 			break;
 		for (int i = 0; i < SET_PLACES; i++) {
 			__u64 one = *(volatile __u64 *)&set->grants[i];
-			__u32 other = one ? grant_word(where, keys, target, one) : NO_MATCH;
+			__u64 less = (__u64)grant_word(where, keys, target, one) - word;
 
-			if (other < word)
-				word = other;
+			/* The lower of two words without a branch, because the verifier checks each path through the
+			 * 224 rounds. The word of a free place (0) is NO_MATCH.
+			 */
+			asm volatile("" : "+r"(less));
+			word += less & (__s64)less >> 63;
 		}
 		index = set->next;
 	}

@@ -13,8 +13,8 @@
 
 #define MEMBER_PROBES 8
 
-/* A map index that no set has. A member with it is deny-only: it gets each deny rule of a group with
- * selectors, and none of its allow rules.
+/* A map index that no set of selectors has. An address with it is deny-only: every deny rule of a group with
+ * selectors applies to it, and no allow rule of such a group.
  */
 #define DENY_ONLY_SET 0xffffffffU
 
@@ -32,7 +32,8 @@ struct member_header {
 	 * `check_members`. A new field would change the layout, and an upgrade would then not keep the
 	 * members.
 	 */
-	__u32 reserved[10];
+	__u32 reserved[10 - OTHER_FACTOR_WORDS];
+	OTHER_FACTORS
 };
 
 union members_entry {
@@ -70,8 +71,8 @@ struct {
 	__type(value, struct member_set);
 } member_sets SEC(".maps");
 
-/* For each entry of `member_sets`: what `indexes` of struct member_set has for the other slots, for program
- * slot 2.
+/* For each entry of `member_sets`, the index for program slot 2; `indexes` of struct member_set has those for
+ * slots 0 and 1.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -94,7 +95,7 @@ static __always_inline __u32 find_member(struct member_header *header, address_t
 	if (!header)
 		return DENY_ONLY_SET;
 	missing = header->incomplete ? DENY_ONLY_SET : 0;
-	index = 1 + (((mix(address) * header->multiplier + header->addend) >> 32) * header->homes >> 32);
+	index = 1 + ((HASH_OF_ADDRESS(header, address) >> 32) * header->homes >> 32);
 	for (int probe = 0; probe < MEMBER_PROBES; probe++) {
 		struct member_line *line = members_at(index + probe);
 
@@ -145,9 +146,9 @@ __noinline __u64 owner_of(__u32 slot, address_argument_t argument)
 	return changes | (1 + READ_ONCE(set->indexes[slot & 1]));
 }
 
-/* Returns the index of the cache line of the rule list of a source with an owner, or 0 if the program image
- * is damaged. `bases` is the tree of the image that leads from the address class of the source to a tree of
- * lists. `owner` is the lower half of a result of `owner_of`.
+/* Returns the index of the cache line of the rule list of a source with an owner (Kubernetes object), or 0 if
+ * the program image (compiled policy) is damaged. `bases` is the tree of the image that leads from the
+ * address class of the source to a tree of lists. `owner` is the lower half of a result of `owner_of`.
  */
 __noinline __u32 list_of_owner(__u32 slot, __u32 bases, __u32 source_class, __u32 owner)
 {

@@ -10,12 +10,25 @@ struct {
 	__type(value, struct proof_packet);
 } proof SEC(".maps");
 
+/* Returns the result of `find_list_of`. This function and the next one are not inlined, so that the verifier
+ * checks them only once, not once for each path through `prove_one`.
+ */
+__noinline __u32 list_to_prove(__u32 slot, address_argument_t source, address_argument_t destination, __u32 owner)
+{
+	return find_list_of(image_of(slot), source, destination, owner);
+}
+
+/* Returns the result of `first_blocks_word`. */
+__noinline __u32 first_word_to_prove(__u32 slot, __u32 list, address_argument_t destination, __u64 keys)
+{
+	return first_blocks_word(image_of(slot), list, address_class(slot, passed_address(destination)), keys);
+}
+
 static long prove_one(__u32 index, const __u32 *word)
 {
 	struct proof_packet *asked = bpf_map_lookup_elem(&proof, &index);
 	PROOF_PACKET(packet);
-	struct image image;
-	__u32 list, near;
+	__u32 slot = slot_of(*word), list, near;
 
 	if (!asked || !packet)
 		return 1;
@@ -26,24 +39,23 @@ static long prove_one(__u32 index, const __u32 *word)
 	packet->protocol = asked->protocol;
 	packet->icmp_type = asked->icmp_type;
 	packet->icmp_code = asked->icmp_code;
-	image = image_of(slot_of(*word));
-	list = find_list_of(image, asked->source, asked->destination, asked->owner);
+	list = list_to_prove(slot, PASS_ADDRESS(asked->source), PASS_ADDRESS(asked->destination), asked->owner);
 	packet->prefetched.list = list;
 	packet->prefetched.active_word = *word;
 	asked->word = classify_with(packet, *word, false, WITHOUT_GRANTS);
 	/* If the fast path gives another verdict word than the full search, set the word to 0. The reference
 	 * evaluator never expects 0, so the proof then fails.
 	 */
-	near = first_blocks_word(image, list, address_class(image.slot, asked->destination), (__u64)asked->source_port << 32 | port_map_key(packet));
+	near = first_word_to_prove(slot, list, PASS_ADDRESS(asked->destination), (__u64)asked->source_port << 32 | port_map_key(packet));
 	if (is_decided(near) && near != asked->word)
 		asked->word = 0;
 	return 0;
 }
 
 /* Classifies the packets in the map `proof` by the compiled policy in one program slot, whether or not that
- * slot is in force. Takes the owner of the source from the packet, and not from the map `members`. Stores
- * each verdict word in the `word` field of its packet. Ignores grants (learned addresses), because the
- * reference evaluator computes the expected words without grants.
+ * slot is in force. Takes the owner (Kubernetes object) of the source from the packet, and not from the map
+ * `members`. Stores each verdict word in the `word` field of its packet. Ignores grants (learned addresses),
+ * because the reference evaluator computes the expected words without grants.
  */
 SEC("syscall")
 int weir_prove(struct proof_request *request)

@@ -23,11 +23,11 @@ static __always_inline __u32 slot_of(__u32 active_word)
 	return (active_word & 1) | (active_word >> 29 & 2);
 }
 
-/* Returns the index of the cache line of the rule list of a source, or 0 if the program image is damaged.
- * `owner` is a result of `owner_of`. If the header of the image asks for a prefetch, the function loads the
- * six cache lines after the list, which probably contain the rules of the list.
+/* Returns the index of the cache line of the rule list of a source, or 0 if the program image (compiled
+ * policy) is damaged. `owner` is a result of `owner_of`. If the header of the image asks for a prefetch, the
+ * function loads the six cache lines after the list, which probably contain the rules of the list.
  */
-static __always_inline __u32 find_list_of(struct image image, address_t source, address_t destination, __u32 owner)
+static __always_inline __u32 find_list_of(struct image image, address_argument_t source, address_argument_t destination, __u32 owner)
 {
 	struct line *header = family_header(image);
 	__u32 source_class, index;
@@ -36,8 +36,8 @@ static __always_inline __u32 find_list_of(struct image image, address_t source, 
 	if (!header || image.lines->words[0] != IMAGE_MAGIC)
 		return 0;
 	if (header->words[HEADER_HAS_NAMES])
-		prefetch_grants(destination);
-	source_class = address_class(image.slot, source);
+		prefetch_grants(passed_address(destination));
+	source_class = address_class(image.slot, passed_address(source));
 	if (!is_class(source_class))
 		return 0;
 	if (owner && header->words[HEADER_BASES] != NONE)
@@ -70,13 +70,13 @@ static __always_inline __u32 find_list_of(struct image image, address_t source, 
  * does not read the owner, and sets `changes` to 0. Otherwise `changes` is the result of `count_of_changes`
  * before the search.
  */
-static __always_inline __u32 find_list(struct image image, address_t source, address_t destination, __u16 *changes)
+static __always_inline __u32 find_list(struct image image, address_argument_t source, address_argument_t destination, __u16 *changes)
 {
 	struct line *header = family_header(image);
 	__u64 owner = 0;
 
 	if (header && header->words[HEADER_BASES] != NONE)
-		owner = owner_of(image.slot, PASS_ADDRESS(source));
+		owner = owner_of(image.slot, source);
 	*changes = owner >> 32;
 	return find_list_of(image, source, destination, owner);
 }
@@ -84,7 +84,7 @@ static __always_inline __u32 find_list(struct image image, address_t source, add
 /* Returns the lowest verdict word of rule block (part of a rule list) number `block`, without the hostname
  * rules of the block. The bit RULE_BLOCK_NAMED in the result means that the block has hostname rules. If
  * `block` is not below the number of rule blocks, the result is the default verdict word. Returns 0 if the
- * program image is damaged. `keys` is source port << 32 | port-map key.
+ * program image (compiled policy) is damaged. `keys` is source port << 32 | port-map key.
  */
 static __always_inline __u32 find_word(struct image image, __u32 index, __u32 block, __u32 destination_class,
 				       __u64 keys)
@@ -142,12 +142,12 @@ static __always_inline bool is_decided(__u32 word)
 	return !(word & RULE_BLOCK_NAMED) && word != NO_MATCH;
 }
 
-/* Returns the verdict word of a packet by the rule list at cache line `list`, or 0 if the program image is
- * damaged. `slot` is the program slot, with EXPIRED_TOO or WITHOUT_GRANTS as flags.
+/* Returns the verdict word of a packet by the rule list at cache line `list`, or 0 if the program image
+ * (compiled policy) is damaged. `slot` is the program slot, with EXPIRED_TOO or WITHOUT_GRANTS as flags.
  */
-static __always_inline __u32 classify(__u32 slot, __u32 list, address_t destination, __u32 port_map_key, __u32 source_port)
+static __always_inline __u32 classify(__u32 slot, __u32 list, address_argument_t destination, __u32 port_map_key, __u32 source_port)
 {
-	__u32 destination_class = address_class(slot & ~LOOKUP_FLAGS, destination);
+	__u32 destination_class = address_class(slot & ~LOOKUP_FLAGS, passed_address(destination));
 	__u64 keys = (__u64)source_port << 32 | port_map_key;
 
 #pragma nounroll
@@ -156,8 +156,8 @@ static __always_inline __u32 classify(__u32 slot, __u32 list, address_t destinat
 
 		if (word & RULE_BLOCK_NAMED)
 			word = slot & WITHOUT_GRANTS ? word & ~RULE_BLOCK_NAMED
-						     : named_word(slot, list << 3 | block, PASS_ADDRESS(destination), keys,
-								  word & ~RULE_BLOCK_NAMED);
+						     : named_word(slot, (__u64)destination_class << 32 | list << 3 | block, destination,
+								  keys, word & ~RULE_BLOCK_NAMED);
 		if (word != NO_MATCH)
 			return word;
 	}

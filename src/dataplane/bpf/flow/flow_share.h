@@ -11,9 +11,9 @@
  * Only the CPU that set FLOW_FLUSHING changes FLOW_HALF_OPEN of a live flow, so the datapath subtracts a flow
  * exactly as often as it counted the flow. Half-open flows are not counted, because new flows can evict them.
  */
-static __always_inline address_t opener_of(const struct flow_key *key, __u8 flags)
+static __always_inline address_argument_t opener_of(const struct flow_key *key, __u8 flags)
 {
-	return flags & FLOW_OPENED_BY_HIGH ? key->high_address : key->low_address;
+	return flags & FLOW_OPENED_BY_HIGH ? PASS_ADDRESS(key->high_address) : PASS_ADDRESS(key->low_address);
 }
 
 /* Returns the counter of established flows for a source. Foreign flows (which the datapath did not classify)
@@ -22,7 +22,7 @@ static __always_inline address_t opener_of(const struct flow_key *key, __u8 flag
  */
 static __always_inline __u32 *share_of(address_t source, __u8 flags)
 {
-	__u32 at = hash_of(number_of_address(source), flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
+	__u32 at = hash_of(number_of_source(source), flags & FLOW_FOREIGN) >> 40 & (SHARES - 1);
 
 	return bpf_map_lookup_elem(&flow_shares, &at);
 }
@@ -62,7 +62,7 @@ static __noinline bool is_over_share(address_argument_t source, __u8 flags)
 /* Adds `by` to the number of established flows, of the source and in total. `by` is 1 or -1. */
 static __always_inline void count_established(const struct flow_key *key, __u8 flags, __s32 by)
 {
-	__u32 first = 0, *share = share_of(opener_of(key, flags), flags);
+	__u32 first = 0, *share = share_of(passed_address(opener_of(key, flags)), flags);
 	struct vitals *seen = bpf_map_lookup_elem(&vitals, &first);
 
 	if (share)

@@ -98,7 +98,8 @@ __noinline int finish_flow(__u32 slot, __u64 now_ns, __u64 ended_by)
 	return 0;
 }
 
-/* The result of an attempt to begin or finish a flush. */
+/* The result of an attempt to begin or finish a flush (the addition of a flow's counters to its statistics).
+ */
 enum flush {
 	FLUSH_NONE = 0,   /* nothing to do: another CPU flushes the flow, the cache line has another flow, or the flush is finished */
 	FLUSH_OWNED = 1, /* this CPU owns the statistics until it calls `finish_flush` */
@@ -206,7 +207,7 @@ __noinline bool confirm_flow(__u32 slot, const struct flow_key *key, __u64 now_n
 	bool confirmed = false;
 	enum flush flush;
 
-	if (!flow || !key || is_over_share(PASS_ADDRESS(opener_of(key, flow->flags)), flow->flags))
+	if (!flow || !key || is_over_share(opener_of(key, flow->flags), flow->flags))
 		return false;
 	flush = await_flush(flow, rest_of_key(key));
 	if (flush == FLUSH_OWNED) {

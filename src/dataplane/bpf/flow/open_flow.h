@@ -26,7 +26,7 @@ static __always_inline enum flow_state opening_state(const struct packet *packet
 	}
 }
 
-/* The values that `fill_line` stores in a new flow. */
+/* The values that `fill_line` stores in the table entry of a new flow. */
 struct opening {
 	const struct flow_key *key;
 	__u64 judgement;
@@ -35,7 +35,7 @@ struct opening {
 	__u32 came_in; /* incoming interface of the packet; 0: not known */
 	__u32 goes_on; /* outgoing interface of the packet; 0: not known */
 	__u32 hop;     /* next hop of the packet, as `store_next_hop` returns it; 0: not known */
-	wire_destination_t wire; /* destination in the header, before DNAT (`wire_destination`) */
+	const struct packet *translated; /* a packet with DNAT (`translated_packet`), or 0 */
 	__u8 state;
 	__u8 flags;
 	__u16 acknowledged; /* last acknowledgment number of the side that sent the packet (tcp_numbers.h) */
@@ -93,7 +93,7 @@ static __always_inline void fill_line(struct __sk_buff *skb, const struct openin
 		check_members(flow, opening->judgement, opening->member_changes);
 	count(COUNT_HALF_OPENED);
 	if (tally)
-		report_opened(flow, tally, now_ns, opening->wire);
+		report_opened(flow, tally, now_ns, opening->translated);
 }
 
 /* Fills the cache line that the caller claimed for the flow of a packet. Not inlined, because `struct
@@ -111,7 +111,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
 	opening.came_in = packet->outgoing ? 0 : skb->ifindex;
 	opening.goes_on = packet->way.ifindex;
 	opening.hop = settings.direct && packet->way.ifindex ? store_next_hop(&packet->way, now_ns) : 0;
-	opening.wire = wire_destination(packet);
+	opening.translated = translated_packet(packet);
 	opening.state = opening_state(packet);
 	opening.flags = FLOW_HALF_OPEN | (how & FLOW_FOREIGN) |
 			(packet->place.from_high != opening.side ? FLOW_OPENED_BY_HIGH : 0);
@@ -132,7 +132,7 @@ __noinline int fill_flow(struct __sk_buff *skb, const struct packet *packet, __u
  */
 static __always_inline enum drop_reason open_flow(struct __sk_buff *skb, struct packet *packet, __u64 judgement, __u8 how)
 {
-	if (is_over_share(PASS_ADDRESS(how & AS_REPLY ? packet->destination : packet->source), how & FLOW_FOREIGN))
+	if (is_over_share(how & AS_REPLY ? PASS_ADDRESS(packet->destination) : PASS_ADDRESS(packet->source), how & FLOW_FOREIGN))
 		return DROP_FLOW_SHARE;
 	packet->place.slot = claim_line(packet->place.hash, true, coarse_ns());
 	if (packet->place.slot == NO_SLOT)

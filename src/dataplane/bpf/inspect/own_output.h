@@ -2,25 +2,26 @@
 #ifndef WEIR_OWN_OUTPUT_H
 #define WEIR_OWN_OUTPUT_H
 
-/* Returns whether a packet from the service plane to a server has no conntrack entry of its own although the
- * node translates addresses. Such a packet has the entry of the client's connection, so the kernel would not
- * translate its source. The guard (Weir's nftables rules) clears `nat_bit` of packets that have their own
- * entry.
+/* Returns whether a packet from the service plane (TLS and HTTP inspection) to a server has no conntrack
+ * entry of its own although the node translates addresses. Such a packet has the entry of the client's
+ * connection, so the kernel would not translate its source. The guard (Weir's nftables rules) clears
+ * `nat_bit` of packets that have their own entry.
  */
 static __always_inline bool lacks_own_entry(const struct __sk_buff *skb)
 {
 	__u32 first = 0, both = settings.exempt_bit | settings.nat_bit;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 
-	return in_force && READ_ONCE(in_force->translates) && (skb->mark & both) == both;
+	return in_force && is_translating(in_force) && (skb->mark & both) == both;
 }
 
-/* Returns whether the node may send this packet. Returns false if `lacks_own_entry` returns true, and for
- * packets of connections that are spliced (forwarded by the datapath), or about to be spliced.
+/* Returns whether the node may send this packet; if not, the caller drops it. The node may not send:
+ * - a packet to a server that has no conntrack entry of its own (`lacks_own_entry`), and
+ * - a packet of a spliced connection, which the datapath forwards. The node would acknowledge data that no
+ *   process reads, or reset a connection that its TCP stack no longer has.
  *
- * In the state JOIN_QUIET (the service plane still relays) the packet passes with its receive window set to
- * 0, so that the peer stops sending. In later states the caller drops the packet. Otherwise the node would
- * acknowledge data that no process reads, or reset a connection that its TCP stack no longer has.
+ * In the state JOIN_QUIET the connection will soon be spliced, and the service plane still relays it. The
+ * node may send the packet; this function sets its receive window to 0, so that the peer stops sending.
  *
  * If the packet is an ICMP error of the node about a spliced connection, translates the quoted sequence
  * number.

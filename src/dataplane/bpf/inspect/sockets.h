@@ -11,7 +11,10 @@ struct tuple {
 	header_address_t destination;
 	__be16 source_port;
 	__be16 destination_port;
-};
+} __attribute__((packed, aligned(4)));
+
+/* The kernel takes the IP family from the size: 12 bytes for IPv4, 36 for IPv6. */
+_Static_assert(sizeof(struct tuple) == 2 * sizeof(header_address_t) + 4, "a tuple of struct bpf_sock_tuple");
 
 /* Returns the socket of this node that receives TCP packets from the packet's source to `address` and
  * `port`, or 0. The caller must release the socket.
@@ -48,8 +51,9 @@ static __always_inline struct bpf_sock *find_receiver(struct __sk_buff *skb, con
 	return 0;
 }
 
-/* Returns whether a socket of the DNS proxy or of the service plane receives this packet. These sockets
- * trust the source address of a packet, so the caller must drop a packet with a forged source.
+/* Returns whether a socket of the DNS proxy or of the service plane (TLS and HTTP inspection) receives this
+ * packet. These sockets trust the source address of a packet, so the caller must drop a packet with a forged
+ * source.
  */
 __noinline bool is_for_own_socket(struct __sk_buff *skb, const struct packet *packet)
 {

@@ -3,10 +3,13 @@
 #define WEIR_SPLICE_RESET_H
 
 /* Writes the changed TCP header up to the checksum field into the packet, and updates the checksum. */
-static __always_inline bool write_header(struct __sk_buff *skb, __u32 at, struct headers *header)
+__noinline bool write_header(struct __sk_buff *skb, __u32 at, struct headers *header)
 {
-	__s64 difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
+	__s64 difference;
 
+	if (!header)
+		return false;
+	difference = bpf_csum_diff((void *)header->before, TCP_HEADER_MAX, (void *)header->after, TCP_HEADER_MAX, 0);
 	return difference >= 0 && !bpf_l4_csum_replace(skb, at + TCP_CHECKSUM, 0, difference, 0) &&
 	       !bpf_skb_store_bytes(skb, at + TCP_SOURCE_PORT, header->after, TCP_CHECKSUM, 0);
 }
@@ -26,7 +29,7 @@ static __always_inline void make_reset(struct headers *header, __u32 sequence, _
 /* Swaps the source and destination of a frame: MAC addresses and IP addresses. The swap leaves the IP and
  * TCP checksums correct.
  */
-static __always_inline bool turn_frame(struct __sk_buff *skb)
+__noinline bool turn_frame(struct __sk_buff *skb)
 {
 	__u8 stations[2][ETH_ALEN];
 	header_address_t addresses[2];

@@ -9,25 +9,41 @@
 /* An IP address in host byte order. */
 typedef __u32 address_t;
 
+/* The bit of `flags` in events that tells the family of their addresses: none. */
+#define EVENT_FAMILY 0
+
+/* The fields of struct port with the addresses of the bridge, and whether routes show the hosts behind it. */
+#define PORT_OWN_ADDRESSES addresses
+#define PORT_HAS_ROUTES has_routes
+
 /* An IP address in network byte order, as in a header. */
 typedef __be32 header_address_t;
 
 /* The two addresses of a flow key, in the layout of struct flow_key. */
 typedef __u64 key_addresses_t;
 
+/* The bytes that fill the cache lines of a flow, and the end of struct join_key: none. */
+#define FLOW_PADDING
+#define JOIN_KEY_PADDING
+
 typedef struct iphdr ip_header_t;
 
 /* The number by which a header names the datagram of a fragment. */
 typedef __u16 fragment_id_t;
+
+/* The field of struct fragments for the protocol of the datagram: none, because each fragment has the
+ * protocol.
+ */
+#define FRAGMENTS_PROTOCOL
 
 /* Listen address of the DNS proxy's transparent sockets. The datapath drops packets of clients to a loopback
  * address, so packets reach these sockets only through `divert`.
  */
 #define DIVERT_ADDRESS 0x7f530035 /* 127.83.0.53 */
 
-/* An address as an argument of a function that is not inlined. Such a function takes only numbers and
- * pointers, so an address that is a struct has a pointer type here. PASS_ADDRESS makes the argument of an
- * address, and `passed_address` the address of an argument.
+/* An address as an argument of a function that is not inlined. Such a function takes only numbers of 64 bits
+ * and pointers, so a longer address has a pointer type here. PASS_ADDRESS makes the argument of an address in
+ * memory, and `passed_address` the address of an argument.
  */
 typedef address_t address_argument_t;
 #define PASS_ADDRESS(address) (address)
@@ -45,6 +61,11 @@ static __always_inline address_t address_of_header(header_address_t address)
 static __always_inline header_address_t header_address_of(address_t address)
 {
 	return bpf_htonl(address);
+}
+
+static __always_inline bool is_no_header_address(header_address_t address)
+{
+	return !address;
 }
 
 static __always_inline bool same_header_address(header_address_t a, header_address_t b)
@@ -93,6 +114,13 @@ static __always_inline bool is_multicast_or_broadcast(address_t address)
 	return address >= 0xe0000000 && (address < 0xf0000000 || address == 0xffffffff);
 }
 
+/* The network stack forwards all unicast addresses of IPv4. */
+static __always_inline bool has_link_scope(address_t address)
+{
+	(void)address;
+	return false;
+}
+
 static __always_inline bool is_martian(address_t source)
 {
 	return is_multicast_or_broadcast(source) || is_loopback(source) || is_on_this_network(source);
@@ -115,36 +143,12 @@ static __always_inline address_t address_in(address_t base, address_t mask, __u3
 	return base + (number & mask);
 }
 
-/* Returns a number from the bits of an address: the address itself. It is the input of a hash that only the
- * datapath computes.
- */
-static __always_inline __u32 number_of_address(address_t address)
-{
-	return address;
-}
-
-/* Returns the hash of an address for the maps `grants` and `members`. User space computes the same hash. */
-static __always_inline __u64 mix(address_t address)
-{
-	address ^= address >> 16;
-	address *= 0x85ebca6b;
-	address ^= address >> 13;
-	address *= 0xc2b2ae35;
-	return address ^ address >> 16;
-}
-
 /* Returns the two addresses of a flow key in the layout of struct flow_key. */
 #define KEY_ADDRESSES(low, high) ((__u64)(high) << 32 | (low))
 
 static __always_inline bool same_key_addresses(key_addresses_t a, key_addresses_t b)
 {
 	return a == b;
-}
-
-/* Returns the input of the hash of a flow key (`hash_of`) for its two addresses. */
-static __always_inline __u64 number_of_key_addresses(key_addresses_t addresses)
-{
-	return addresses;
 }
 
 #endif

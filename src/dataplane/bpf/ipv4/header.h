@@ -123,12 +123,6 @@ static __always_inline enum drop_reason parse_ip(struct __sk_buff *skb, struct p
 	return DROP_NONE;
 }
 
-/* Returns the length of an IPv4 header by its first byte. */
-static __always_inline __u32 ip_header_bytes(__u8 first)
-{
-	return (first & 0xf) * 4;
-}
-
 /* Reads the IPv4 header at offset `at` of a dynptr. The packet counts as a later fragment if one of the bits
  * `fragment` of the header is set.
  */

@@ -10,8 +10,6 @@ _Static_assert(sizeof(struct flow) == 64, "a cache line");
 _Static_assert(sizeof(struct way) == 16, "no padding in a way");
 _Static_assert(sizeof(struct fragment_key) == 16, "no padding in a hash key");
 _Static_assert(sizeof(struct join_key) == 12, "no padding in a hash key");
-_Static_assert(sizeof(struct port) == 44, "no padding in a port");
-_Static_assert(sizeof(struct event) == 96, "no padding in an event");
 _Static_assert(sizeof(struct nat_alias) == 64, "a cache line");
 _Static_assert(sizeof(struct grant_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct member_line) == 64, "a line is a cache line");

@@ -25,6 +25,7 @@ __noinline bool read_quoted(struct __sk_buff *skb, const struct packet *error, s
 	quoted->source = address_of_header(ip.saddr);
 	quoted->destination = address_of_header(ip.daddr);
 	quoted->protocol = ip.protocol;
+	quoted->header = header;
 	read_quoted_ports(quoted, ip.protocol, l4);
 	return true;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/* The changes to the IPv4 header of a packet that the datapath sends directly to its next hop. */
 #ifndef WEIR_IPV4_SEND_H
 #define WEIR_IPV4_SEND_H
 
@@ -24,36 +25,51 @@ static __always_inline __u32 priority_of(__u8 tos)
 	return PRIORITIES >> (tos >> 1 & 12) & 15;
 }
 
-/* Returns whether an allowed packet can be sent directly to its next hop. Returns false in three cases:
- * - the network stack must reply to, redirect, fragment or drop the packet,
- * - the destination MAC address is not that of the node, or
- * - the packet has IP options.
- * `bytes` is the length of the longest segment, counted from the IPv4 header.
+/* Returns whether the header lets a packet be sent directly: it has no options, a TTL of more than 1, and a
+ * right checksum. The network stack must reply to, or drop, a packet with another header.
  */
-static __always_inline bool can_be_sent(const struct __sk_buff *skb, const struct iphdr *ip, const struct way *way, __u32 bytes)
+static __always_inline bool is_sendable(const ip_header_t *ip)
 {
-	return skb->pkt_type == PACKET_HOST && way->ifindex != 0 && way->ifindex != skb->ifindex && bytes <= way->mtu &&
-	       *(__u8 *)ip == 0x45 && ip->ttl > 1 && is_sum_right(ip);
+	return is_plain_ip(ip) && ip->ttl > 1 && is_sum_right(ip);
 }
 
-/* Sends an allowed packet directly to its next hop, or leaves it to the network stack (`can_be_sent`). */
-__noinline enum outcome send(struct __sk_buff *skb, const struct way *way, __u32 bytes)
+/* Returns the priority that the network stack gives to a packet when it forwards the packet. */
+static __always_inline __u32 priority_of_forwarded(const ip_header_t *ip)
 {
-	struct bpf_redir_neigh next = { .nh_family = IP_FAMILY };
-	void *data = (void *)(long)skb->data;
-	void *data_end = (void *)(long)skb->data_end;
-	struct iphdr *ip = data + ETH_HLEN;
-	__u32 check;
+	return priority_of(ip->tos);
+}
 
-	if (!way || (void *)(ip + 1) > data_end || !can_be_sent(skb, ip, way, bytes))
-		return OUTCOME_PASS;
-	set_priority(skb, priority_of(ip->tos));
+static __always_inline void lower_hop_limit(ip_header_t *ip)
+{
 	/* Update the checksum for a TTL that is lower by 1 (RFC 1141). */
-	check = ip->check + bpf_htons(0x0100);
+	__u32 check = ip->check + bpf_htons(0x0100);
+
 	ip->check = check + (check >= 0xffff);
 	ip->ttl -= 1;
-	next.ipv4_nh = way->gateway ? way->gateway : ip->daddr;
-	return bpf_redirect_neigh(way->ifindex, &next, sizeof(next), 0);
+}
+
+static __always_inline void set_neighbour(struct bpf_redir_neigh *next, header_address_t address)
+{
+	next->nh_family = IP_FAMILY;
+	next->ipv4_nh = address;
+}
+
+/* Returns the 32-bit sum of the 16-bit words of an address, for the Internet checksum (RFC 1071). */
+static __always_inline __u32 sum_of_address(header_address_t address)
+{
+	return address;
+}
+
+/* Translates the addresses of a header, and lowers its TTL. `difference`: what the sum of both addresses
+ * grows by.
+ */
+static __always_inline void translate_header(ip_header_t *ip, header_address_t source, header_address_t destination, __u32 difference)
+{
+	/* 0xfeff: for a TTL that is lower by 1 */
+	ip->check = ~folded(sum_of(sum_of((__u16)~ip->check, difference), bpf_htons(0xfeff)));
+	ip->saddr = source;
+	ip->daddr = destination;
+	ip->ttl -= 1;
 }
 
 #endif

@@ -8,6 +8,9 @@
  */
 #define IP_BYTES_MAX (40 + 65535 + 8)
 
+/* The greatest length of an IPv6 packet that its header can express. */
+#define IP_LENGTH_MAX (40 + 65535)
+
 /* Lengths of the Ethernet, IPv6 and TCP headers together, without extension headers and TCP options. */
 #define HEADERS_USUAL (ETH_HLEN + 40 + 20)
 
@@ -35,15 +38,40 @@ static __always_inline bool is_extension(__u8 header)
 	return header == IPPROTO_HOPOPTS || header == IPPROTO_DSTOPTS || header == IPPROTO_FRAGMENT || header == IPPROTO_ROUTING;
 }
 
-/* Walks over the extension headers of a packet, of which `packet->protocol` is the first. `total` is the
- * length of the packet from the IPv6 header on. Stores in `packet` the protocol after these headers, the
- * length of all headers, and the offset, flag and id of a fragment. A packet that is its only fragment
- * counts as no fragment (RFC 6946). The walk ends at the fragment header of a later fragment. Returns
- * DROP_SOURCE_ROUTE for a routing header. Returns DROP_FRAGMENT_TINY for a first fragment that ends in an
- * extension header (RFC 7112). Returns DROP_MALFORMED for more than EXTENSIONS_MAX headers, hop-by-hop
- * options that are not first, and a second fragment header.
+/* Returns whether no extension header follows an IPv6 header. */
+static __always_inline bool is_plain_ip(const ip_header_t *ip)
+{
+	return *(const __u8 *)ip >> 4 == 6 && !is_extension(ip->nexthdr);
+}
+
+/* Returns the length of an IPv6 packet, with its header. */
+static __always_inline __u32 ip_bytes(const ip_header_t *ip)
+{
+	return sizeof(*ip) + bpf_ntohs(ip->payload_len);
+}
+
+/* A fragment has a fragment header, so its IPv6 header is not plain (`is_plain_ip`). */
+static __always_inline bool is_ip_fragment(const ip_header_t *ip)
+{
+	(void)ip;
+	return false;
+}
+
+static __always_inline __u8 protocol_of(const ip_header_t *ip)
+{
+	return ip->nexthdr;
+}
+
+/* Walks over the extension headers of a packet, of which `packet->protocol` is the first. `start` is the
+ * offset of the IPv6 header in the frame, and `total` the length of the packet from there on. Stores in
+ * `packet` the protocol after these headers, the length of all headers, and the offset, flag and id of a
+ * fragment. A packet that is its only fragment counts as no fragment (RFC 6946). The walk ends at the
+ * fragment header of a later fragment. Returns DROP_SOURCE_ROUTE for a routing header. Returns
+ * DROP_FRAGMENT_TINY for a first fragment that ends in an extension header (RFC 7112). Returns
+ * DROP_MALFORMED for more than EXTENSIONS_MAX headers, hop-by-hop options that are not first, and a second
+ * fragment header.
  */
-__noinline enum drop_reason walk_extensions(struct __sk_buff *skb, struct packet *packet, __u32 total)
+__noinline enum drop_reason walk_extensions(struct __sk_buff *skb, struct packet *packet, __u32 start, __u32 total)
 {
 	enum drop_reason too_short = DROP_MALFORMED;
 	bool has_fragment_header = false;
@@ -65,7 +93,7 @@ __noinline enum drop_reason walk_extensions(struct __sk_buff *skb, struct packet
 		}
 		if (count == EXTENSIONS_MAX || (now == IPPROTO_HOPOPTS && count > 0))
 			return DROP_MALFORMED;
-		if (at + sizeof(extension) > total || bpf_skb_load_bytes(skb, ETH_HLEN + at, &extension, sizeof(extension)))
+		if (at + sizeof(extension) > total || bpf_skb_load_bytes(skb, start + at, &extension, sizeof(extension)))
 			return too_short;
 		at += sizeof(extension);
 		if (now == IPPROTO_FRAGMENT) {
@@ -77,6 +105,7 @@ __noinline enum drop_reason walk_extensions(struct __sk_buff *skb, struct packet
 			if (offset || field & FRAGMENT_HEADER_MORE) {
 				packet->fragment_field = offset | (field & FRAGMENT_HEADER_MORE ? IP_MORE_FRAGMENTS : 0);
 				packet->id = bpf_ntohl(extension.fragment_id);
+				packet->unfragmented = at;
 				too_short = DROP_FRAGMENT_TINY;
 			}
 			if (offset) {
@@ -95,8 +124,8 @@ __noinline enum drop_reason walk_extensions(struct __sk_buff *skb, struct packet
 }
 
 /* Reads the IPv6 header of a packet and its extension headers into `packet`, and stores in `to` where the
- * bytes after these headers are. Checks the lengths, and not the fragment. A payload length of 0, as in a
- * jumbogram, is malformed.
+ * bytes after these headers are. Checks the lengths, and not the fragment. A packet whose payload
+ * length is 0, such as a jumbogram, is malformed unless it is a GSO packet.
  */
 static __always_inline enum drop_reason parse_ip(struct __sk_buff *skb, struct packet *packet, struct ip_payload *to)
 {
@@ -116,8 +145,11 @@ static __always_inline enum drop_reason parse_ip(struct __sk_buff *skb, struct p
 			return DROP_MALFORMED;
 	}
 	label = bpf_ntohl(ip->label);
-	total = sizeof(*ip) + bpf_ntohs(ip->payload_len);
-	if (label >> 28 != 6 || !ip->payload_len || total + ETH_HLEN > skb->len)
+	total = ip_bytes(ip);
+	/* In a GSO packet of more than 64 KiB, the payload length of the IPv6 header is 0. */
+	if (!ip->payload_len && skb->gso_size && skb->len > ETH_HLEN + IP_LENGTH_MAX)
+		total = IP_LENGTH_MAX;
+	if (label >> 28 != 6 || total == sizeof(*ip) || total + ETH_HLEN > skb->len)
 		return DROP_MALFORMED;
 
 	packet->source = address_of_header(ip->saddr);
@@ -126,7 +158,7 @@ static __always_inline enum drop_reason parse_ip(struct __sk_buff *skb, struct p
 	packet->tos = label >> 20;
 	packet->header = header;
 	if (is_extension(ip->nexthdr)) {
-		enum drop_reason wrong = walk_extensions(skb, packet, total);
+		enum drop_reason wrong = walk_extensions(skb, packet, ETH_HLEN, total);
 		__u32 need;
 
 		if (wrong)

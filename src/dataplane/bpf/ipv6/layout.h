@@ -5,6 +5,10 @@
 
 _Static_assert(sizeof(struct settings) == 680, "no padding in settings");
 _Static_assert(sizeof(struct proof_packet) == 48, "an array's values are a multiple of 8 bytes apart");
+_Static_assert(sizeof(struct flow_key) == 40, "compared as five words");
+_Static_assert(sizeof(struct flow) == 128, "two cache lines");
+_Static_assert(sizeof(struct way) == 32, "no padding in a way");
+_Static_assert(sizeof(struct join_key) == 40, "copied as a whole");
 _Static_assert(sizeof(struct grant_line) == 64, "a line is a cache line");
 _Static_assert(sizeof(struct member_line) == 64, "a line is a cache line");
 

@@ -93,7 +93,7 @@ static __always_inline bool is_service_address(address_t address)
  */
 static __always_inline bool may_be_translated(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
-	return settings.reads_conntrack && READ_ONCE(in_force->translates) && !packet->outgoing &&
+	return settings.reads_conntrack && is_translating(in_force) && !packet->outgoing &&
 	       packet->fragment == FRAGMENT_NONE &&
 	       (packet->protocol == IPPROTO_TCP || packet->protocol == IPPROTO_UDP) && !is_switched(skb);
 }
@@ -155,7 +155,7 @@ static __always_inline bool translates_destination(const struct packet *packet)
 	       (__u16)packet->translated.ports != packet->destination_port;
 }
 
-/* Stores the flow key and the destination of the header in `packet->wire`. */
+/* Stores the flow key and the destination in the header (before NAT) in `packet->wire`. */
 static __always_inline void keep_wire(struct packet *packet)
 {
 	packet->wire.key = packet->place.key;
@@ -269,7 +269,7 @@ __noinline enum outcome mark_translated(struct __sk_buff *skb, struct packet *pa
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 	bool sends;
 
-	if (!packet || packet->outgoing || !in_force || !READ_ONCE(in_force->translates) || is_switched(skb))
+	if (!packet || packet->outgoing || !in_force || !is_translating(in_force) || is_switched(skb))
 		return OUTCOME_PASS;
 	/* The network stack handles the packets that begin or end a connection, so that conntrack notices them. */
 	sends = settings.keep_tcp_ms && is_established(state) && packet->fragment == FRAGMENT_NONE &&
@@ -296,13 +296,13 @@ static __always_inline bool has_passed_judge(const struct __sk_buff *skb)
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 
-	return skb->mark & settings.nat_bit && in_force && READ_ONCE(in_force->translates);
+	return skb->mark & settings.nat_bit && in_force && is_translating(in_force);
 }
 
 /* Returns whether a packet goes to a service address while the node translates addresses. */
 static __always_inline bool is_to_service(struct __sk_buff *skb, const struct active *in_force, const struct packet *packet)
 {
-	return settings.translated_prefixes && !packet->outgoing && READ_ONCE(in_force->translates) &&
+	return settings.translated_prefixes && !packet->outgoing && is_translating(in_force) &&
 	       is_service_address(packet->destination) && !is_switched(skb);
 }
 
@@ -316,7 +316,7 @@ __noinline enum outcome pass_to_node(struct __sk_buff *skb, const struct packet 
 	__u32 first = 0;
 	struct active *in_force = bpf_map_lookup_elem(&active, &first);
 
-	if (!packet || !in_force || !READ_ONCE(in_force->translates) || is_multicast_or_broadcast(packet->destination) ||
+	if (!packet || !in_force || !is_translating(in_force) || is_multicast_or_broadcast(packet->destination) ||
 	    is_spoofed(skb, packet))
 		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (settings.hands_over)

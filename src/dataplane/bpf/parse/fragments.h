@@ -13,7 +13,7 @@ static __always_inline void fragment_key(struct fragment_key *key, struct __sk_b
 	key->source = packet->source;
 	key->destination = packet->destination;
 	key->id = packet->id;
-	key->protocol = packet->protocol;
+	key->protocol = protocol_in_key(packet);
 	key->outgoing = packet->outgoing;
 	key->ifindex = skb->ifindex;
 }
@@ -51,7 +51,7 @@ static long mark_word(__u32 index, struct units *units)
 static __always_inline bool add_fragment(struct fragments *datagram, const struct packet *packet)
 {
 	__u32 from = packet->fragment_field & IP_FRAGMENT_OFFSET;
-	__u32 end = from + (packet->payload + 7) / 8;
+	__u32 end = from + (fragment_bytes(packet) + 7) / 8;
 	struct units units = { .datagram = datagram, .from = from, .end = end };
 
 	bpf_loop(SEEN_WORDS, mark_word, &units, 0);
@@ -90,6 +90,7 @@ __noinline int remember_fragment(struct __sk_buff *skb, const struct packet *pac
 	datagram->packet_ports = packet->protocol == PROTOCOL_ICMP
 					 ? (__u32)packet->icmp_type << 24 | (__u32)packet->icmp_code << 16 | packet->icmp_id
 					 : (__u32)packet->source_port << 16 | packet->destination_port;
+	store_protocol(datagram, packet);
 	add_fragment(datagram, packet);
 	return 0;
 }
@@ -123,6 +124,7 @@ __noinline enum drop_reason restore_ports(struct __sk_buff *skb, struct packet *
 	if (!datagram || (__s64)(coarse_ns() - datagram->opened_ns) > (__s64)FRAGMENTS_NS)
 		return DROP_FRAGMENT;
 	ports = datagram->packet_ports;
+	restore_protocol(packet, datagram);
 	overlaps = add_fragment(datagram, packet);
 	if (overlaps || datagram->units == datagram->last_unit)
 		bpf_map_delete_elem(&fragments, &key);

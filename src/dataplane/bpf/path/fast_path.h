@@ -14,6 +14,7 @@ struct fast_packet {
 	__u32 ports; /* source port << 16 | destination port */
 	__u8 protocol;
 	__u8 from_high;
+	bool opens_flow;    /* the fast paths have found that the packet opens a flow */
 	bool is_translated; /* `flow_lookup` and `from_high` are those after DNAT */
 	__u8 alias;         /* a value of enum alias_search; `translated` is valid only with ALIAS_FOUND */
 	struct translated translated;
@@ -127,7 +128,7 @@ static __always_inline enum outcome pass_established(struct __sk_buff *skb, stru
 		return NOT_ESTABLISHED;
 	fast_packet->prefetched.active_word = READ_ONCE(in_force->word);
 	fast_packet->is_translated = false;
-	if (READ_ONCE(in_force->translates)) {
+	if (is_translating(in_force)) {
 		sends = is_sent_translated(in_force, coarse_ns());
 		if (sends || may_have_alias(destination))
 			use_alias(fast_packet);

@@ -15,7 +15,7 @@ static __always_inline enum outcome pass_new_flow(struct __sk_buff *skb, struct 
 	struct opening opening;
 	__u64 keys;
 
-	list = find_list(image, fast_packet->source, fast_packet->destination, &fast_packet->prefetched.member_changes);
+	list = find_list(image, PASS_ADDRESS(fast_packet->source), PASS_ADDRESS(fast_packet->destination), &fast_packet->prefetched.member_changes);
 	fast_packet->prefetched.list = list;
 	fast_packet->prefetched.word = fast_packet->prefetched.ifindex = 0;
 	fast_packet->prefetched.has_asked = false;

@@ -126,7 +126,7 @@ __noinline enum outcome handle_stray_tcp(struct __sk_buff *skb, struct packet *p
 	return refused ? drop(skb, packet, refused) : pass_verdict(skb, judgement);
 }
 
-/* Handles a packet that has no flow. */
+/* Handles a packet that belongs to no known flow: classifies it, and opens a flow if it is allowed. */
 static __always_inline enum outcome begin_flow(struct __sk_buff *skb, struct packet *packet, const struct active *in_force,
 					       __u32 active_word, __u64 now)
 {
@@ -229,7 +229,7 @@ __noinline enum outcome handle_packet(struct __sk_buff *skb, struct packet *pack
 			return outcome;
 	}
 	if (is_inspecting() && packet->protocol == PROTOCOL_ICMP && is_icmp_error(packet->icmp_type) &&
-	    READ_ONCE(in_force->translates) && is_about_translated(skb, packet))
+	    is_translating(in_force) && is_about_translated(skb, packet))
 		return deliver_to_node(skb);
 	if (!packet->outgoing) {
 		plain = is_plainly_forwarded(skb, packet);
@@ -306,6 +306,10 @@ static __always_inline enum outcome handle_ip(struct __sk_buff *skb, struct pack
 		return drop(skb, packet, wrong);
 	if (is_loopback(packet->source) || is_loopback(packet->destination))
 		return drop(skb, packet, DROP_LOOPBACK);
+	if (!packet->outgoing && is_of_router(packet) && is_rogue_router(skb))
+		return drop(skb, packet, DROP_ROUTER_GUARD);
+	if (!packet->outgoing && may_be_of_router(skb) && is_left_to_bridge(skb))
+		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (is_dns_lookup(packet)) {
 		outcome = divert(skb, packet);
 		if (outcome != NOT_DIVERTED)

@@ -39,9 +39,9 @@ static __always_inline bool is_about_inspected(struct __sk_buff *skb, const stru
 	return found && is_from_expected_interface(skb, quoted) && !is_spoofed(skb, error);
 }
 
-/* Returns whether an ICMP error quotes a packet of the service plane whose source the node has translated
- * (SNAT). Conntrack reverses the translation in the error and in the quoted packet, so that the kernel finds
- * the socket.
+/* Returns whether an ICMP error quotes a packet of the service plane (TLS and HTTP inspection) whose source
+ * the node has translated (SNAT). Conntrack reverses the translation in the error and in the quoted packet,
+ * so that the kernel finds the socket.
  */
 __noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *error)
 {
@@ -61,7 +61,6 @@ __noinline bool is_about_translated(struct __sk_buff *skb, const struct packet *
 __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *error, const struct packet *quoted)
 {
 	__u32 at, was, is;
-	__u8 first;
 	struct join *join;
 
 	if (!is_inspecting() || !error || !quoted || quoted->protocol != IPPROTO_TCP)
@@ -69,10 +68,7 @@ __noinline bool is_about_spliced(struct __sk_buff *skb, const struct packet *err
 	join = join_of(quoted);
 	if (!join || join->state != JOINED || !is_vouched_for(join, coarse_ns()))
 		return false;
-	at = ETH_HLEN + error->header + ICMP_HEADER;
-	if (bpf_skb_load_bytes(skb, at, &first, sizeof(first)))
-		return false;
-	at += ip_header_bytes(first) + TCP_SEQUENCE;
+	at = ETH_HLEN + error->header + ICMP_HEADER + quoted->header + TCP_SEQUENCE;
 	if (bpf_skb_load_bytes(skb, at, &was, sizeof(was)))
 		return false;
 	is = bpf_htonl(bpf_ntohl(was) - join->sequence);

@@ -2,50 +2,12 @@
 #ifndef WEIR_IPV6_H
 #define WEIR_IPV6_H
 
-/* Policies have no IPv6 rules. By default the datapath does not filter IPv6 packets from and to the node
- * itself. The setting `dataplane.ipv6` decides whether forwarded IPv6 packets pass or are dropped (D17).
+/* How the hooks of the object for IPv4 handle IPv6 packets (D17). The setting `dataplane.ipv6` decides
+ * whether policies apply to them. If not, it also decides whether forwarded IPv6 packets pass or are
+ * dropped, and by default the datapath does not filter IPv6 packets from and to the node itself.
  */
 
 #define FAMILY_INET6 10
-#define NEXT_HOP_BY_HOP 0
-#define NEXT_ICMPV6 58
-
-/* Hop limit of neighbour discovery. Only a packet that no router has forwarded has this hop limit (RFC 4861).
- */
-#define HOP_LIMIT_OF_DISCOVERY 255
-/* Hop limit of multicast listener discovery. Routers do not forward such a packet (RFC 3810). */
-#define HOP_LIMIT_OF_LISTENERS 1
-
-#define ROUTER_SOLICITATION 133
-#define ICMPV6_REDIRECT_MESSAGE 137
-#define LISTENER_QUERY 130
-#define LISTENER_DONE 132
-#define LISTENER_REPORT_V2 143
-
-#define HOP_BY_HOP_BYTES 8
-#define SCOPE_LINK 2
-
-#define AT_NEXT (ETH_HLEN + sizeof(struct ipv6hdr))
-
-/* Returns whether a packet is neighbour discovery, or multicast listener discovery behind a hop-by-hop
- * header. The datapath passes such packets whatever the settings, because without them no IPv6 address of the
- * link is reachable.
- */
-static __always_inline bool is_discovery(struct __sk_buff *skb, const struct ipv6hdr *ip)
-{
-	__u8 next[HOP_BY_HOP_BYTES + 1], type;
-
-	if (ip->nexthdr == NEXT_ICMPV6 && ip->hop_limit == HOP_LIMIT_OF_DISCOVERY)
-		return !bpf_skb_load_bytes(skb, AT_NEXT, &type, sizeof(type)) && type >= ROUTER_SOLICITATION &&
-		       type <= ICMPV6_REDIRECT_MESSAGE;
-	if (ip->nexthdr != NEXT_HOP_BY_HOP || ip->hop_limit != HOP_LIMIT_OF_LISTENERS)
-		return false;
-	if (bpf_skb_load_bytes(skb, AT_NEXT, next, sizeof(next)) || next[0] != NEXT_ICMPV6 || next[1] != 0)
-		return false;
-	type = next[HOP_BY_HOP_BYTES];
-	return (type >= LISTENER_QUERY && type <= LISTENER_DONE) || type == LISTENER_REPORT_V2;
-}
-
 /* Returns whether an IPv6 packet is addressed to the node, like `is_not_forwarded` for IPv4. Also returns
  * true if the packet has no route: if the network stack nevertheless forwards the packet, the guard (Weir's
  * nftables rules) drops it, because the packet has no mark.
@@ -79,37 +41,44 @@ __noinline bool is_ipv6_to_node(struct __sk_buff *skb, const struct ipv6hdr *ip)
 	return found == BPF_FIB_LKUP_RET_NOT_FWDED || found == BPF_FIB_LKUP_RET_FWD_DISABLED;
 }
 
-/* Reports a dropped IPv6 packet, if events of packets are requested (enum events_wanted). The event has no
- * fields for IPv6 addresses: `packets` contains the source address and `bytes` the destination address, in
- * network byte order.
- */
+static __always_inline any_address_t address_of_ipv6(const struct in6_addr *address)
+{
+	const __be64 *halves = (const __be64 *)address;
+
+	return (any_address_t)bpf_be64_to_cpu(halves[0]) << 64 | bpf_be64_to_cpu(halves[1]);
+}
+
+/* Reports a dropped IPv6 packet, if events of packets are requested (enum events_wanted). */
 __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool outgoing)
 {
 	__u64 now_ns = coarse_ns();
-	__u16 ports[2] = {};
+	__u8 first[4] = {};
+	bool is_icmp;
 	const __u32 *from;
 	struct event *event;
 
 	if (!ip || !are_events_wanted(EVENTS_WANTED_PACKETS))
 		return 0;
 	from = ip->saddr.s6_addr32;
-	event = reserve_event(from[0] ^ from[1] ^ from[2] ^ from[3], false, now_ns);
+	/* The budget is that of the /64 prefix: a host can have any address of it. */
+	event = reserve_event(from[0] ^ from[1], false, now_ns);
 	if (!event)
 		return 0;
-	if (header_bytes(ip->nexthdr) && bpf_skb_load_bytes(skb, AT_NEXT, ports, sizeof(ports)))
-		ports[0] = ports[1] = 0;
+	is_icmp = ip->nexthdr == NEXT_ICMPV6;
+	if ((is_icmp || header_bytes(ip->nexthdr)) && bpf_skb_load_bytes(skb, AT_NEXT, first, sizeof(first)))
+		__builtin_memset(first, 0, sizeof(first));
 	event->time_ns = now_ns;
 	event->type = EVENT_DROPPED;
 	event->verdict = 0;
 	event->drop_reason = DROP_IPV6;
 	event->protocol = ip->nexthdr;
 	event->ifindex = skb->ifindex;
-	event->source = 0;
-	event->destination = 0;
-	event->source_port = bpf_ntohs(ports[0]);
-	event->destination_port = bpf_ntohs(ports[1]);
-	event->icmp_type = 0;
-	event->icmp_code = 0;
+	event->source = address_of_ipv6(&ip->saddr);
+	event->destination = address_of_ipv6(&ip->daddr);
+	event->source_port = is_icmp ? 0 : first[0] << 8 | first[1];
+	event->destination_port = is_icmp ? 0 : first[2] << 8 | first[3];
+	event->icmp_type = is_icmp ? first[0] : 0;
+	event->icmp_code = is_icmp ? first[1] : 0;
 	event->tcp_flags = 0;
 	event->flags = EVENT_IPV6 | (outgoing ? EVENT_OUTGOING : 0);
 	event->epoch = 0;
@@ -118,8 +87,9 @@ __noinline int report_ipv6(struct __sk_buff *skb, const struct ipv6hdr *ip, bool
 	event->hit_check = 0;
 	event->length = skb->len;
 	event->opened_ns = 0;
-	__builtin_memcpy(event->packets, &ip->saddr, sizeof(event->packets));
-	__builtin_memcpy(event->bytes, &ip->daddr, sizeof(event->bytes));
+	event->packets[0] = packets_of(skb);
+	event->bytes[0] = skb->len;
+	event->packets[1] = event->bytes[1] = 0;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -135,10 +105,17 @@ __noinline enum outcome handle_ipv6(struct __sk_buff *skb, bool outgoing)
 
 	if (!outgoing && is_left_to_bridge(skb))
 		return pass_unmarked(skb, COUNT_TO_NODE);
-	if (has_header && port && is_discovery(skb, &ip))
-		return pass(skb, COUNT_NON_IPV4);
-	if (has_header && is_discovery(skb, &ip))
-		return pass_unmarked(skb, outgoing ? COUNT_FROM_NODE : COUNT_TO_NODE);
+	if (has_header && discovery_type(skb, ip.nexthdr, ip.hop_limit)) {
+		if (port)
+			return pass(skb, COUNT_NON_IPV4);
+		if (outgoing)
+			return pass_unmarked(skb, COUNT_FROM_NODE);
+		/* Check this first: without the guard (nftables rules of Weir), the network stack could forward a message
+		 * that must not leave its link.
+		 */
+		if (settings.classify_all || is_ipv6_to_node(skb, &ip))
+			return pass_unmarked(skb, COUNT_TO_NODE);
+	}
 	if (has_header && !outgoing && !settings.police_local && is_ipv6_to_node(skb, &ip))
 		return pass_unmarked(skb, COUNT_TO_NODE);
 	if (settings.pass_ipv6)

@@ -19,7 +19,7 @@ static __always_inline bool are_events_wanted(__u32 kinds)
  */
 static __always_inline bool take_budget(address_t source, bool of_flow, __u64 now_ns, __u32 *suppressed)
 {
-	__u32 bucket = (number_of_address(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
+	__u32 bucket = (number_of_source(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
 	__u32 window = now_ns >> WINDOW_SHIFT;
 	__u32 spent;
@@ -50,7 +50,7 @@ static __always_inline bool take_budget(address_t source, bool of_flow, __u64 no
  */
 static __always_inline void return_budget(address_t source, __u32 suppressed)
 {
-	__u32 bucket = (number_of_address(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
+	__u32 bucket = (number_of_source(source) * 0x9e3779b1U) >> BUDGET_SHIFT;
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &bucket);
 
 	if (budget)
@@ -118,7 +118,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	event->icmp_type = packet->icmp_type;
 	event->icmp_code = packet->icmp_code;
 	event->tcp_flags = packet->tcp_flags;
-	event->flags = (word & AUDITED ? EVENT_AUDITED : 0) | (packet->outgoing ? EVENT_OUTGOING : 0);
+	event->flags = EVENT_FAMILY | (word & AUDITED ? EVENT_AUDITED : 0) | (packet->outgoing ? EVENT_OUTGOING : 0);
 	event->epoch = active_word >> 1 & MAX_EPOCH;
 	event->word = word;
 	event->hit = ref.hit;
@@ -127,7 +127,7 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 	event->opened_ns = 0;
 	event->packets[0] = packets_of(skb);
 	event->bytes[0] = skb->len;
-	set_wire_destination(event, wire_destination(packet));
+	set_wire_destination(event, translated_packet(packet));
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
@@ -139,11 +139,10 @@ __noinline int report_packet(struct __sk_buff *skb, const struct packet *packet,
 #define ENDED_BY_CUT 1
 
 /* Reports that a flow opened, ended, was suspended or resumed, if events of flows are requested (enum
- * events_wanted). `wire`: the destination on the wire (in the header, before DNAT) of an opened flow, as
- * `wire_destination` returns it.
+ * events_wanted). `translated`: the packet that opened the flow, as `translated_packet` returns it.
  */
 static __always_inline int report_flow(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns,
-				       __u64 ended_by, wire_destination_t wire)
+				       __u64 ended_by, const struct packet *translated)
 {
 	__u64 judgement = ended_by > ENDED_BY_CUT ? ended_by
 			  : flow                  ? flow->judgement
@@ -179,7 +178,7 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 	event->icmp_type = 0;
 	event->icmp_code = 0;
 	event->tcp_flags = flow->state;
-	event->flags = (judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
+	event->flags = EVENT_FAMILY | (judgement & AUDITED ? EVENT_AUDITED : 0) | (flow->flags & FLOW_FOREIGN ? EVENT_FOREIGN : 0) |
 		       (ended_by == ENDED_BY_CUT ? EVENT_CUT : 0);
 	event->epoch = judgement >> 33 & MAX_EPOCH;
 	event->word = judgement;
@@ -198,15 +197,15 @@ static __always_inline int report_flow(const struct flow *flow, const struct tal
 			tally->total_packets[side] + since_flush(flow->packets[side], tally->folded_packets[side]);
 		event->bytes[side] = tally->total_bytes[side] + since_flush(flow->bytes[side], tally->folded_bytes[side]);
 	}
-	if (wire)
-		set_wire_destination(event, wire);
+	if (translated)
+		set_wire_destination(event, translated);
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 
-__noinline int report_opened(const struct flow *flow, const struct tally *tally, __u64 now_ns, wire_destination_t wire)
+__noinline int report_opened(const struct flow *flow, const struct tally *tally, __u64 now_ns, const struct packet *translated)
 {
-	return report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF, wire);
+	return report_flow(flow, tally, EVENT_FLOW_OPENED, now_ns, ENDED_BY_ITSELF, translated);
 }
 
 __noinline int report_ended(const struct flow *flow, const struct tally *tally, __u64 now_ns, __u64 ended_by)
@@ -214,7 +213,9 @@ __noinline int report_ended(const struct flow *flow, const struct tally *tally, 
 	return report_flow(flow, tally, EVENT_FLOW_ENDED, now_ns, ended_by, 0);
 }
 
-/* Reports that a flow was suspended or resumed by its present `judgement`. */
+/* Reports that a later policy has suspended (denied) or resumed a flow, by the present `judgement` of the
+ * flow.
+ */
 __noinline int report_suspension(const struct flow *flow, const struct tally *tally, enum event_type type, __u64 now_ns)
 {
 	return report_flow(flow, tally, type, now_ns, ENDED_BY_ITSELF, 0);

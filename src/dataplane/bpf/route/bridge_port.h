@@ -74,6 +74,14 @@ __noinline bool is_switched(struct __sk_buff *skb)
 	return port && is_switched_by(skb, port);
 }
 
+/* Returns whether a frame comes from a bridge port behind which no router may be. */
+static __always_inline bool is_rogue_router(struct __sk_buff *skb)
+{
+	const struct port *port = port_of(skb);
+
+	return port && !port->has_router;
+}
+
 /* Returns whether the hook of the bridge device classifies this frame. */
 __noinline bool is_left_to_bridge(struct __sk_buff *skb)
 {
@@ -102,7 +110,7 @@ static __always_inline bool is_own_address(const struct port *port, address_t so
 
 #pragma unroll
 	for (__u32 i = 0; i < PORT_ADDRESSES; i++)
-		own |= same_address(port->addresses[i], source);
+		own |= same_address(port->PORT_OWN_ADDRESSES[i], source);
 	return own;
 }
 

@@ -43,7 +43,7 @@ __noinline bool is_not_forwarded(struct __sk_buff *skb, struct packet *packet)
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	/* Store the next hop only if the gateway is of the same IP family: the gateway of an IPv4 route can be an
 	 * IPv6 address (RFC 5549). Store no next hop for 0.0.0.0/8, because the network stack drops such packets
-	 * (RFC 1122, 3.2.1.3).
+	 * (RFC 1122, 3.2.1.3). The kernel finds no next hop for a link-local address of IPv6.
 	 */
 	if (fib.family == IP_FAMILY && !is_on_this_network(packet->destination) &&
 	    (found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH)) {
@@ -76,13 +76,17 @@ __noinline bool is_spoofed(struct __sk_buff *skb, const struct packet *packet)
 		return false;
 	if (is_martian(packet->source) || (port && is_own_address(port, packet->source)))
 		return true;
-	if (settings.reverse_path == REVERSE_PATH_OFF || (port && !port->has_routes))
+	/* No route leads back to a link-local source, and the network stack does not forward its packets. */
+	if (has_link_scope(packet->source))
+		return false;
+	if (settings.reverse_path == REVERSE_PATH_OFF || (port && !port->PORT_HAS_ROUTES))
 		return false;
 	expected = routed_interface(skb, port);
 	by = copied_route(skb, packet->source);
 	if (by)
 		return settings.reverse_path == REVERSE_PATH_STRICT && by != skb->ifindex;
-	fill_lookup(&fib, packet, packet->destination, packet->source, packet->destination_port, packet->source_port);
+	fill_lookup(&fib, packet, source_of_way_back(packet->destination), packet->source, packet->destination_port,
+		    packet->source_port);
 	fib.ifindex = expected;
 	found = bpf_fib_lookup(skb, &fib, sizeof(fib), settings.fib_flags);
 	if (found == BPF_FIB_LKUP_RET_FWD_DISABLED)
@@ -121,23 +125,35 @@ __noinline bool is_plainly_forwarded(struct __sk_buff *skb, struct packet *packe
 {
 	if (!packet)
 		return false;
+	/* IPv6 has no copied routes, and does not use `skb`. Without this use, the compiler passes any register, and
+	 * the verifier requires the context.
+	 */
+	asm volatile("" : : "r"(skb));
 	packet->way.ifindex = packet->prefetched.has_asked ? packet->prefetched.ifindex
 							   : plain_route(skb, packet->source, packet->destination);
 	return packet->way.ifindex;
 }
 
-/* User space renews the deadline `direct_until_ns`. When the process of user space has ended, the deadline
+/* Returns whether the node translates addresses of this IP family (NAT), and the datapath searches
+ * conntrack.
+ */
+static __always_inline bool is_translating(const struct active *in_force)
+{
+	return READ_ONCE(in_force->translates) & TRANSLATES_FAMILY;
+}
+
+/* User space renews the deadline of each family. When the process of user space has ended, the deadline
  * passes, and packets go through the network stack again.
  */
 static __always_inline bool may_send_directly(const struct active *in_force, __u64 now_ns)
 {
-	return settings.direct && now_ns < READ_ONCE(in_force->direct_until_ns);
+	return settings.direct && now_ns < READ_ONCE(in_force->DIRECT_UNTIL);
 }
 
 /* Returns whether packets may be sent past the network stack, and the node does not translate addresses. */
 static __always_inline bool is_sent_directly(const struct active *in_force, __u64 now_ns)
 {
-	return !READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);
+	return !(CAN_SEND_TRANSLATED && is_translating(in_force)) && may_send_directly(in_force, now_ns);
 }
 
 /* Returns whether the node translates addresses (NAT), and the datapath may send packets of established
@@ -145,7 +161,7 @@ static __always_inline bool is_sent_directly(const struct active *in_force, __u6
  */
 static __always_inline bool is_sent_translated(const struct active *in_force, __u64 now_ns)
 {
-	return READ_ONCE(in_force->translates) && may_send_directly(in_force, now_ns);
+	return CAN_SEND_TRANSLATED && is_translating(in_force) && may_send_directly(in_force, now_ns);
 }
 
 /* A flow uses a stored next hop for HOP_LASTS units of 0.27 s, about 1.1 s. So a packet may follow an old
@@ -184,7 +200,7 @@ static __always_inline bool are_fresh(__u32 hops, __u64 now_ns)
 	return hops && ((hop_time(now_ns) - (hops >> HOPS_TIME)) & HOPS_TIMES) < HOP_LASTS;
 }
 
-/* Returns the next hop of one direction. The caller must have checked `are_fresh`. */
+/* Returns the next hop of one direction of a flow. The caller must have checked `are_fresh`. */
 static __always_inline __u32 hop_of(__u32 hops, __u32 side)
 {
 	return (side ? hops >> HOP_BITS : hops) & (WAYS - 1);

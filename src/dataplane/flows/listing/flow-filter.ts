@@ -1,16 +1,18 @@
-import { itemAt, u32At } from '#arrays/read.js';
+import { bitsOf, mask } from '#addresses/ip-address.js';
+import { u32At } from '#arrays/read.js';
 import type { FlowFilter } from '#contracts/datapath/datapath.js';
 import { FLOW_STATE, FLOW_STATES } from '#contracts/datapath/datapath-numbers.js';
-import { PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/policy-model.js';
+import { type Address, PORT_PROTOCOLS, type Prefix, type Range } from '#contracts/policy/policy-model.js';
 import { isRefused, VERDICT_NUMBER } from '#contracts/policy/verdict-word.js';
 import { epochOf } from '#dataplane/abi/active-word.js';
-import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, sinceFlush } from '#dataplane/abi/flow.js';
-import { mask } from '#policy/model/ip-address.js';
+import { type FlowLayout, sinceFlush } from '#dataplane/abi/flow.js';
 
 /** Tests the undecoded flow (`struct flow`, then `struct tally`) that begins at index `at` of `words`. */
 export type FlowTest = (words: Uint32Array, at: number) => boolean;
 
 export type FilterContext = {
+  /** The layout of the flows of one IP family. */
+  readonly layout: FlowLayout<Address>;
   /**
    * An array with the indexes of the map `hits`: the low 32 bits of the identity of the rule that counts
    * there if the filter selects that rule, else 0. Undefined if the filter names no rule or group.
@@ -20,43 +22,35 @@ export type FilterContext = {
   readonly epoch: number;
 };
 
-const LOW_ADDRESS = FLOW_KEY_OFFSETS.low_address / 4;
-const HIGH_ADDRESS = FLOW_KEY_OFFSETS.high_address / 4;
-const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
-const PROTOCOL = FLOW_KEY_OFFSETS.protocol / 4;
-const WORD = FLOW_OFFSETS.judgement / 4;
-const ACTIVE_WORD = WORD + 1;
-/** The 32-bit word that has the flow's state in its lowest byte and the flags in the next byte. */
-const STATE = FLOW_OFFSETS.state / 4;
-const BYTES = FLOW_OFFSETS.bytes / 4;
-const FOLDED_BYTES = FLOW_OFFSETS.folded_bytes / 4;
-const TOTAL_BYTES = FLOW_OFFSETS.total_bytes / 4;
-const HIT = FLOW_OFFSETS.hit / 4;
-const CHECK = FLOW_OFFSETS.hit_check / 4;
 const BY_HIGH = 1 << 8;
 const FOREIGN = 2 << 8;
 
 /**
- * Compiles a filter into a function that tests undecoded flows. So flows that do not match are not decoded.
+ * Compiles a filter into a function that tests flows in their binary form, so that flows that do not match
+ * need not be decoded.
  */
-export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): FlowTest {
+export function flowTest(filter: FlowFilter, { layout, checks, epoch }: FilterContext): FlowTest {
+  const places = placesIn(layout);
+  const { STATE, WORD } = places;
   const tests: FlowTest[] = [];
   const add = (wanted: boolean, test: FlowTest): void => {
     if (wanted) tests.push(test);
   };
   const { foreign, current, suspended, minBytes } = filter;
-  const addresses = (prefixes: readonly Prefix<number>[], side: 0 | 1): void => {
-    const masks = prefixes.map(({ length }) => mask(0xffff_ffff, length));
+  const addresses = (prefixes: readonly Prefix[], side: 0 | 1): void => {
+    const masked = prefixes.filter(({ address }) => bitsOf(address) === layout.addressBits).map(maskedWords);
     add(prefixes.length > 0, (words, at) => {
       const byHigh = (u32At(words, at + STATE) & BY_HIGH) !== 0;
-      const address = u32At(words, at + (byHigh === (side === 0) ? HIGH_ADDRESS : LOW_ADDRESS));
-      return prefixes.some((prefix, index) => (address & itemAt(masks, index)) >>> 0 === prefix.address);
+      const address = at + (byHigh === (side === 0) ? places.HIGH_ADDRESS : places.LOW_ADDRESS);
+      return masked.some((prefix) =>
+        prefix.every(({ bits, value }, word) => (u32At(words, address + word) & bits) >>> 0 === value),
+      );
     });
   };
   const ports = (ranges: readonly Range[], sides: readonly (0 | 1)[]): void =>
     add(ranges.length > 0, (words, at) => {
       const byHigh = (u32At(words, at + STATE) & BY_HIGH) !== 0;
-      const both = u32At(words, at + PORTS);
+      const both = u32At(words, at + places.PORTS);
       return sides.some((side) => {
         const port = byHigh === (side === 0) ? both >>> 16 : both & 0xffff;
         return ranges.some(({ low, high }) => port >= low && port <= high);
@@ -69,7 +63,7 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   const protocols = flags(256, filter.protocols.length > 0 ? filter.protocols : PORT_PROTOCOLS);
   const portProtocols = flags(256, PORT_PROTOCOLS);
   add(filter.protocols.length > 0 || portsWanted, (words, at) => {
-    const protocol = u32At(words, at + PROTOCOL) & 0xff;
+    const protocol = u32At(words, at + places.PROTOCOL) & 0xff;
     return protocols[protocol] === 1 && (!portsWanted || portProtocols[protocol] === 1);
   });
   ports(filter.ports, [0, 1]);
@@ -86,16 +80,51 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
   );
   add(filter.verdicts.length > 0, (words, at) => verdicts[u32At(words, at + WORD) & 7] === 1);
   add(foreign !== undefined, (words, at) => ((u32At(words, at + STATE) & FOREIGN) !== 0) === foreign);
-  add(current !== undefined, (words, at) => isCurrent(words, at, epoch) === current);
-  add(suspended !== undefined, (words, at) => isSuspended(words, at) === suspended);
-  add(minBytes > 0, (words, at) => bytesOf(words, at, 0) + bytesOf(words, at, 1) >= minBytes);
+  add(current !== undefined, (words, at) => isCurrent(words, at, places, epoch) === current);
+  add(suspended !== undefined, (words, at) => isSuspended(words, at, places) === suspended);
+  add(minBytes > 0, (words, at) => bytesOf(words, at, places, 0) + bytesOf(words, at, places, 1) >= minBytes);
   if (checks !== undefined) {
     add(true, (words, at) => {
-      const check = u32At(checks, u32At(words, at + HIT));
-      return check !== 0 && check === words[at + CHECK];
+      const check = u32At(checks, u32At(words, at + places.HIT));
+      return check !== 0 && check === words[at + places.CHECK];
     });
   }
   return (words, at) => tests.every((test) => test(words, at));
+}
+
+/** Returns the indexes of the fields of a flow in 32-bit words. */
+type Places = ReturnType<typeof placesIn>;
+
+function placesIn({ offsets, keyOffsets }: FlowLayout<Address>) {
+  return {
+    LOW_ADDRESS: keyOffsets.low_address / 4,
+    HIGH_ADDRESS: keyOffsets.high_address / 4,
+    PORTS: keyOffsets.low_port / 4,
+    PROTOCOL: keyOffsets.protocol / 4,
+    WORD: offsets.judgement / 4,
+    ACTIVE_WORD: offsets.judgement / 4 + 1,
+    /** The 32-bit word that has the flow's state in its lowest byte and the flags in the next byte. */
+    STATE: offsets.state / 4,
+    BYTES: offsets.bytes / 4,
+    FOLDED_BYTES: offsets.folded_bytes / 4,
+    TOTAL_BYTES: offsets.total_bytes / 4,
+    HIT: offsets.hit / 4,
+    CHECK: offsets.hit_check / 4,
+  };
+}
+
+/**
+ * Returns the mask and the value of each 32-bit word of the addresses in a prefix; the lowest word comes
+ * first.
+ */
+function maskedWords({ address, length }: Prefix): readonly { readonly bits: number; readonly value: number }[] {
+  const count = bitsOf(address) / 32;
+  return Array.from({ length: count }, (_, word) => {
+    const covered = Math.max(0, Math.min(32, length - 32 * (count - 1 - word)));
+    const bits = mask(0xffff_ffff, covered);
+    const value = Number(BigInt.asUintN(32, BigInt(address) >> BigInt(32 * word)));
+    return { bits, value: (value & bits) >>> 0 };
+  });
 }
 
 /**
@@ -103,15 +132,15 @@ export function flowTest(filter: FlowFilter, { checks, epoch }: FilterContext): 
  * (which no rule decided) always counts as current, because no activation changes how the datapath handles
  * it.
  */
-function isCurrent(words: Uint32Array, at: number, epoch: number): boolean {
+function isCurrent(words: Uint32Array, at: number, { STATE, ACTIVE_WORD }: Places, epoch: number): boolean {
   return (u32At(words, at + STATE) & FOREIGN) !== 0 || epochOf(u32At(words, at + ACTIVE_WORD)) === epoch;
 }
 
-function isSuspended(words: Uint32Array, at: number): boolean {
+function isSuspended(words: Uint32Array, at: number, { STATE, WORD }: Places): boolean {
   return (u32At(words, at + STATE) & FOREIGN) === 0 && isRefused(u32At(words, at + WORD));
 }
 
-function bytesOf(words: Uint32Array, at: number, side: 0 | 1): number {
+function bytesOf(words: Uint32Array, at: number, { TOTAL_BYTES, BYTES, FOLDED_BYTES }: Places, side: 0 | 1): number {
   const total = at + TOTAL_BYTES + 2 * side;
   const more = sinceFlush(u32At(words, at + BYTES + side), u32At(words, at + FOLDED_BYTES + side));
   return u32At(words, total + 1) * 0x1_0000_0000 + u32At(words, total) + more;

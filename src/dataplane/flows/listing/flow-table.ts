@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { FLOW_BYTES, FLOW_KEY_BYTES } from '#dataplane/abi/flow.js';
+import type { Address } from '#contracts/policy/policy-model.js';
+import type { FlowLayout } from '#dataplane/abi/flow.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import type { FlowTest } from './flow-filter.js';
 import { LeastFlows } from './least-flows.js';
@@ -8,13 +9,6 @@ import type { MappedFlows } from './mapped-flows.js';
 /** Number of slots of the flow table that `find` reads between two reads of the clock. */
 const PART = 4_096;
 const YIELD_MS = 10;
-/**
- * `found`: offset in bytes of the field `found` in `struct cut_request` of `bpf/flow/sweep.h`; the field
- * becomes 1 if the datapath has ended a flow. `bytes`: size of the struct, which begins with the key of the
- * flow to end.
- */
-const CUT_REQUEST = { found: FLOW_KEY_BYTES, bytes: FLOW_KEY_BYTES + 8 } as const;
-
 export type FoundFlows = {
   readonly matched: number;
   /** Undecoded flows: each is a `struct flow` followed by its `struct tally`. */
@@ -22,7 +16,7 @@ export type FoundFlows = {
   readonly next: Uint8Array | null;
 };
 
-/** The datapath's flow table, which contains established and half-open flows. */
+/** The flow table of one IP family, which contains established and half-open flows. */
 export class FlowTable {
   readonly #map: () => MappedFlows;
   /**
@@ -31,12 +25,18 @@ export class FlowTable {
    */
   #lines: MappedFlows | undefined;
   #readers = 0;
-  readonly #request = new Uint8Array(CUT_REQUEST.bytes);
+  /** `struct cut_request` of `bpf/flow/sweep.h`: the key of the flow to end, and a field `found`. */
+  readonly #request: Uint8Array;
   readonly #cut: TestRun;
   #closed = false;
 
-  constructor(map: () => MappedFlows, cutFd: number) {
+  constructor(
+    readonly layout: FlowLayout<Address>,
+    map: () => MappedFlows,
+    cutFd: number,
+  ) {
     this.#map = map;
+    this.#request = new Uint8Array(layout.keyBytes + 8);
     this.#cut = new TestRun(cutFd, undefined, this.#request, undefined);
   }
 
@@ -48,7 +48,7 @@ export class FlowTable {
     this.#lines ??= this.#map();
     this.#readers++;
     try {
-      return await this.#find(this.#lines, test, new LeastFlows(limit, after));
+      return await this.#find(this.#lines, test, new LeastFlows(this.layout, limit, after));
     } finally {
       if (--this.#readers === 0) this.#unmap();
     }
@@ -57,7 +57,7 @@ export class FlowTable {
   async #find(lines: MappedFlows, test: FlowTest, least: LeastFlows): Promise<FoundFlows> {
     let matched = 0;
     let began = performance.now();
-    const words = new Uint32Array(FLOW_BYTES / 4);
+    const words = new Uint32Array(this.layout.bytes / 4);
     for (let line = 0; line < lines.count; line++) {
       if (lines.read(line, words) && test(words, 0)) {
         matched++;
@@ -83,15 +83,17 @@ export class FlowTable {
   }
 
   /** Ends these flows in the kernel. Returns the number of flows that still existed. */
-  cut({ words }: FoundFlows): number {
+  cut({ words }: Pick<FoundFlows, 'words'>): number {
+    const { bytes: flowBytes, keyBytes } = this.layout;
     const view = new DataView(this.#request.buffer);
     const bytes = new Uint8Array(words.buffer);
     let ended = 0;
-    for (let at = 0; at < bytes.length; at += FLOW_BYTES) {
-      this.#request.set(bytes.subarray(at, at + FLOW_KEY_BYTES));
-      view.setUint32(CUT_REQUEST.found, 0, true);
+    for (let at = 0; at < bytes.length; at += flowBytes) {
+      this.#request.set(bytes.subarray(at, at + keyBytes));
+      // The datapath stores 1 in the field `found` if it has ended the flow.
+      view.setUint32(keyBytes, 0, true);
       this.#cut.run();
-      ended += view.getUint32(CUT_REQUEST.found, true);
+      ended += view.getUint32(keyBytes, true);
     }
     return ended;
   }

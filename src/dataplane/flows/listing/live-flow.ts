@@ -1,11 +1,12 @@
+import { familyOf } from '#addresses/ip-address.js';
 import { textAt } from '#arrays/texts.js';
 import type { FlowVerdict, LiveFlow } from '#contracts/datapath/datapath.js';
 import { TICK_NS } from '#contracts/datapath/datapath-numbers.js';
 import type { FlowTimeouts } from '#contracts/datapath/datapath-options.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Address, ICMP, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { NONE } from '#contracts/policy/program.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
-import { FLOW_KEY_BYTES, type Flow, readFlow } from '#dataplane/abi/flow.js';
+import { type Flow, type FlowLayout, readFlow } from '#dataplane/abi/flow.js';
 import type { Finder, RuleNameHistory } from '#dataplane/events/rule-name-history.js';
 import type { Moment } from '#dataplane/flows/moment.js';
 import { deciderAt } from '#policy/model/rules/rule-names.js';
@@ -24,18 +25,23 @@ export type FlowSurroundings = {
  * Converts a flow of the datapath's flow table to the form that the API returns: with the name of the
  * deciding rule, dates and interface names.
  */
-export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundings): LiveFlow {
+export function liveFlow(
+  layout: FlowLayout<Address>,
+  view: DataView,
+  at: number,
+  surroundings: FlowSurroundings,
+): LiveFlow {
   const { ruleNameHistory, finder, epoch, timeoutsMs, moment, interfaces } = surroundings;
-  const flow = readFlow(view, at);
+  const flow = readFlow(layout, view, at);
   const found = flow.foreign ? undefined : finder.find(flow.hit, flow.hitCheck);
   const idleMs = (((ticksOf(moment) - flow.lastSeen) | 0) * TICK_NS) / 1e6;
   return {
-    key: new Uint8Array(view.buffer, view.byteOffset + at, FLOW_KEY_BYTES).slice(),
+    key: new Uint8Array(view.buffer, view.byteOffset + at, layout.keyBytes).slice(),
     source: flow.source,
     destination: flow.destination,
     protocol: flow.protocol,
     ports: PORT_PROTOCOLS.includes(flow.protocol) ? [flow.sourcePort, flow.destinationPort] : null,
-    icmpId: flow.protocol === IPPROTO.icmp ? flow.sourcePort : null,
+    icmpId: flow.protocol === ICMP[familyOf(flow.source)] ? flow.sourcePort : null,
     state: flow.state,
     verdict: flowVerdict(flow),
     decider: found === undefined ? null : deciderAt(found.ruleNames, found.rank),
@@ -56,7 +62,7 @@ export function liveFlow(view: DataView, at: number, surroundings: FlowSurroundi
 
 function sourceGroupsOf(
   { ruleNames, rank }: NonNullable<ReturnType<Finder['find']>>,
-  source: number,
+  source: Address,
 ): LiveFlow['sourceGroups'] {
   const { groups, groupIds, sources } = ruleNames;
   if (groups[rank] !== NONE) return null;
@@ -64,7 +70,7 @@ function sourceGroupsOf(
   return { ids, hasSelectors: sources.hasSelectors };
 }
 
-function flowVerdict({ foreign, word }: Flow): FlowVerdict | null {
+function flowVerdict({ foreign, word }: Flow<Address>): FlowVerdict | null {
   return foreign ? null : (verdictOf(word) ?? null);
 }
 

@@ -1,18 +1,16 @@
 import { u32At } from '#arrays/read.js';
-import { FLOW_KEY_OFFSETS, FLOW_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
+import type { Address } from '#contracts/policy/policy-model.js';
+import { type FlowLayout, KEY_USED } from '#dataplane/abi/flow.js';
 import { HIT_REF_BYTES } from '#dataplane/abi/hit.js';
 import { completeFlow } from '#dataplane/flows/flow-completion.js';
 import { mapShape } from '#dataplane/loader/bpf-fd.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 
-const WORDS = FLOW_STRUCT_BYTES / 4;
+/** Size of `struct tally`. */
+const TALLY_BYTES = 64;
+const TALLY_WORDS = TALLY_BYTES / 4;
 /** Maximum number of attempts to copy the statistics of a flow. A flush during a copy makes it invalid. */
 const MAX_TRIES = 3;
-const USE = FLOW_KEY_OFFSETS.protocol / 4;
-const ADDRESSES = FLOW_KEY_OFFSETS.low_address / 4;
-const PORTS = FLOW_KEY_OFFSETS.low_port / 4;
-const OPENED_NS = FLOW_OFFSETS.opened_ns / 4;
-const HIT = FLOW_OFFSETS.hit / 4;
 
 /** The datapath's flow table in mapped memory. BPF programs can change the table during each read. */
 export class MappedFlows {
@@ -21,9 +19,11 @@ export class MappedFlows {
   readonly #ranks: MappedMemory;
   readonly count: number;
 
-  constructor(fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number }) {
+  constructor(
+    readonly layout: FlowLayout<Address>,
+    fds: { readonly flows: number; readonly tallies: number; readonly rankHits: number },
+  ) {
     this.count = mapShape(fds.flows).maxEntries;
-    const bytes = this.count * FLOW_STRUCT_BYTES;
     const mapped: MappedMemory[] = [];
     const map = (name: string, fd: number, bytes: number): MappedMemory => {
       const memory = new MappedMemory(name, fd, bytes, { readOnly: true });
@@ -31,8 +31,8 @@ export class MappedFlows {
       return memory;
     };
     try {
-      this.#flows = map('flows', fds.flows, bytes);
-      this.#tallies = map('tallies', fds.tallies, bytes);
+      this.#flows = map('flows', fds.flows, this.count * layout.structBytes);
+      this.#tallies = map('tallies', fds.tallies, this.count * TALLY_BYTES);
       this.#ranks = map('rank_hits', fds.rankHits, mapShape(fds.rankHits).maxEntries * HIT_REF_BYTES);
     } catch (failure) {
       for (const memory of mapped) memory.unmap();
@@ -45,25 +45,31 @@ export class MappedFlows {
    * line has no flow, or if another flow took it during the copy.
    */
   read(line: number, into: Uint32Array): boolean {
-    const at = line * WORDS;
+    const { keyBytes, keyOffsets, structBytes, offsets } = this.layout;
+    const structWords = structBytes / 4;
+    const at = line * structWords;
+    const use = keyOffsets.protocol / 4;
     const flows = this.#flows.words;
-    if (u32At(flows, at + USE) >>> 16 !== KEY_USED) return false;
-    for (let word = 0; word < WORDS; word++) into[word] = u32At(flows, at + word);
-    for (let tries = 0; tries < MAX_TRIES && !this.#copyTally(at, into); tries++);
-    if (![ADDRESSES, ADDRESSES + 1, PORTS, USE].every((word) => flows[at + word] === into[word])) return false;
+    if (u32At(flows, at + use) >>> 16 !== KEY_USED) return false;
+    for (let word = 0; word < structWords; word++) into[word] = u32At(flows, at + word);
+    for (let tries = 0; tries < MAX_TRIES && !this.#copyTally(line * TALLY_WORDS, structWords, into); tries++);
+    for (let word = 0; word < keyBytes / 4; word++) if (flows[at + word] !== into[word]) return false;
     // The statistics (`struct tally`) are rarely incomplete here, since the first flush of a flow's counters
     // completes them.
-    if (isZero(into, OPENED_NS) || isZero(into, HIT)) {
-      completeFlow(new DataView(into.buffer, into.byteOffset), FLOW_OFFSETS, this.#ranks.words);
+    if (isZero(into, offsets.opened_ns / 4) || isZero(into, offsets.hit / 4)) {
+      completeFlow(new DataView(into.buffer, into.byteOffset), offsets, this.#ranks.words);
     }
     return true;
   }
 
-  /** Copies the statistics of a flow at a map word. Returns false if a flush changed them meanwhile. */
-  #copyTally(at: number, into: Uint32Array): boolean {
+  /**
+   * Copies the statistics of a flow at map word `at` to `into`. Returns false if a flush changed them
+   * meanwhile.
+   */
+  #copyTally(at: number, to: number, into: Uint32Array): boolean {
     const tallies = this.#tallies.words;
-    for (let word = 0; word < WORDS; word++) into[WORDS + word] = u32At(tallies, at + word);
-    for (let word = 0; word < WORDS; word++) if (u32At(tallies, at + word) !== into[WORDS + word]) return false;
+    for (let word = 0; word < TALLY_WORDS; word++) into[to + word] = u32At(tallies, at + word);
+    for (let word = 0; word < TALLY_WORDS; word++) if (u32At(tallies, at + word) !== into[to + word]) return false;
     return true;
   }
 

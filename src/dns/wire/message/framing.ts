@@ -100,7 +100,8 @@ export class FrameReader {
  * @throws RangeError for a message longer than 65,535 bytes.
  */
 export function framed(message: Uint8Array): Uint8Array {
-  if (message.length > 0xffff) throw new RangeError(`frame a message: ${message.length} bytes are more than 65,535`);
+  if (message.length > 0xffff)
+    throw new RangeError(`frame a DNS message for TCP: ${message.length} bytes are more than 65,535`);
   const frame = Buffer.allocUnsafe(PREFIX_BYTES + message.length);
   putU16(frame, 0, message.length);
   frame.set(message, PREFIX_BYTES);

@@ -1,19 +1,23 @@
 import { itemAt } from '#arrays/read.js';
-import { u32 } from '#dns/wire/bytes.js';
+import { u32, u128 } from '#dns/wire/bytes.js';
 import { CLASS, FLAG, RCODE, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Message, ResourceRecord } from '#dns/wire/message/dns-message.js';
 import { isWithin, keyOf, type NameKey, type WireName } from '#dns/wire/name.js';
 
+/** An IPv4 address as a number of 32 bits, or an IPv6 address as a bigint of 128 bits, in host order. */
+export type RecordAddress = number | bigint;
+
 /**
  * The addresses of the queried name, found through the CNAME records of one answer.
  * - `chain`: the queried name, then the target of each CNAME record in order.
- * - `ttl`: in seconds, the least TTL of the A record and of the CNAME records that lead to this A record.
- * - `complete`: false if the answer is truncated (TC), or if the CNAME records loop, fork (one owner with
- *   two targets) or have more than 16 links. `addresses` is then empty.
+ * - `ttl`: in seconds, the least TTL of the A or AAAA record and of the CNAME records that lead to this
+ *   record.
+ * - `complete`: false if the answer is truncated (TC), or if the CNAME records loop, fork (one owner with two
+ *   targets) or have more than 16 links. `addresses` is then empty.
  */
 export type Found = {
   readonly chain: readonly NameKey[];
-  readonly addresses: readonly { readonly address: number; readonly ttl: number }[];
+  readonly addresses: readonly { readonly address: RecordAddress; readonly ttl: number }[];
   readonly complete: boolean;
 };
 
@@ -32,32 +36,39 @@ export type Chain = {
 };
 
 /**
- * Returns the addresses of the A records of class IN in the answer section whose owner is in `chain`. Returns
- * no addresses if the message has an error, if `chain` is incomplete, or if the question has neither type A
- * nor ANY. `chain` must be the chain of `message`.
+ * Returns the addresses of the A and AAAA records of class IN in the answer section whose owner is in
+ * `chain`. Returns no addresses if the message has an error, if `chain` is incomplete, or if the question has
+ * neither the type of these records nor ANY. `chain` must be the chain of `message`.
  */
 export function addressesOf(message: Message, chain = chainOf(message)): Found {
   const { answers } = message;
-  const addresses: { address: number; ttl: number }[] = [];
-  if (mayHaveAddresses(message, chain)) {
-    const owner = new OwnerKey(message, chain);
-    for (const record of answers) {
-      if (record.type !== TYPE.a || record.class !== CLASS.in) continue;
-      const place = chain.names.indexOf(owner.of(record));
-      if (place < 0) continue;
-      addresses.push({ address: u32(record.data, 0), ttl: Math.min(record.ttl, itemAt(chain.ttls, place)) });
-    }
+  const addresses: { address: RecordAddress; ttl: number }[] = [];
+  const owner = new OwnerKey(message, chain);
+  for (const record of answers) {
+    if (!isAddress(record) || record.class !== CLASS.in || !mayHaveAddresses(message, chain, record.type)) continue;
+    const place = chain.names.indexOf(owner.of(record));
+    if (place < 0) continue;
+    addresses.push({ address: addressIn(record), ttl: Math.min(record.ttl, itemAt(chain.ttls, place)) });
   }
   return { chain: chain.names, addresses, complete: chain.complete };
 }
 
-/** Returns the owner names whose A records `addressesOf` uses. */
-export function ownersOfAddresses(message: Message, chain: Chain): readonly NameKey[] {
-  return mayHaveAddresses(message, chain) ? chain.names : [];
+export function isAddress({ type }: ResourceRecord): boolean {
+  return type === TYPE.a || type === TYPE.aaaa;
 }
 
-function mayHaveAddresses({ question, rcode }: Message, { complete }: Chain): boolean {
-  const asked = question.class === CLASS.in && (question.type === TYPE.a || question.type === TYPE.any);
+/** Returns the address of an A or AAAA record. */
+export function addressIn({ type, data }: ResourceRecord): RecordAddress {
+  return type === TYPE.a ? u32(data, 0) : u128(data, 0);
+}
+
+/** Returns the owner names whose records of this type, A or AAAA, `addressesOf` uses. */
+export function ownersOfAddresses(message: Message, chain: Chain, type: number): readonly NameKey[] {
+  return mayHaveAddresses(message, chain, type) ? chain.names : [];
+}
+
+function mayHaveAddresses({ question, rcode }: Message, { complete }: Chain, type: number): boolean {
+  const asked = question.class === CLASS.in && (question.type === type || question.type === TYPE.any);
   return asked && complete && rcode === RCODE.noerror;
 }
 
@@ -94,7 +105,9 @@ function negativeTtl({ authorities, question }: Message, name: NameKey): number 
   return 0;
 }
 
-/** Returns the chain of CNAME records that begins at the queried name. `key` must be the key of that name. */
+/**
+ * Returns the chain of CNAME records that begins at the queried name. `key` must be the key of that name.
+ */
 export function chainOf(message: Message, key = keyOf(message.question.name)): Chain {
   const { question } = message;
   const names = [key];

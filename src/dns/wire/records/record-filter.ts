@@ -1,12 +1,12 @@
-import { u16, u32 } from '#dns/wire/bytes.js';
+import { u16 } from '#dns/wire/bytes.js';
 import { CLASS, FLAG, TYPE } from '#dns/wire/dns-numbers.js';
 import type { Message, ResourceRecord } from '#dns/wire/message/dns-message.js';
 import { keyOf, type NameKey } from '#dns/wire/name.js';
-import { chainOf, OwnerKey, ownersOfAddresses } from './address-chain.js';
+import { addressIn, chainOf, isAddress, OwnerKey, ownersOfAddresses, type RecordAddress } from './address-chain.js';
 import { type ParameterRemoval, parameterRemovals, withoutParameters } from './service-parameters.js';
 
 /**
- * The limit of A records in one answer; the proxy removes further A records. DNS servers that have more
+ * The limit of A and AAAA records in one answer; the proxy removes further ones. DNS servers that have more
  * addresses for a name usually return other addresses in the next answer.
  */
 const ADDRESSES = 128;
@@ -16,10 +16,10 @@ export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | Param
 /**
  * Removes the records and parameters by which a client could reach addresses at which Weir cannot enforce the
  * policy. If there is nothing to remove, returns the same `message` object.
- * - Removes AAAA records.
+ * - Removes AAAA records, unless `grantsIpv6` is set. Then they are treated as A records.
  * - Removes A records outside the answer section.
- * - Removes A records of the answer section whose owner is not in `chain`, for which `drop` returns true,
- *   or that follow the first 128 kept A records.
+ * - Removes A records of the answer section whose owner is not in `chain`, whose type the question does not
+ *   ask for, for which `drop` returns true, or that follow the first 128 kept address records.
  * - Removes the address hints of SVCB and HTTPS records.
  * - Removes their keys for Encrypted Client Hello. With a key, a client could hide a server name from
  *   TLS rules.
@@ -30,17 +30,18 @@ export type Removal = 'ipv6' | 'other_name' | 'rebinding' | 'beyond_128' | Param
  */
 export function withoutUnenforceable(
   message: Message,
-  drop: (address: number) => boolean,
+  drop: (address: RecordAddress) => boolean,
   chain = chainOf(message),
   /** Called with the reason for each removed or changed record, including signatures. */
   onRemoved: (why: Removal) => void = () => {},
+  grantsIpv6 = false,
 ): { message: Message; removed: number } {
   const { answers, authorities, additionals } = message;
   if (![answers, authorities, additionals].some((section) => section.some(mayBeUnenforceable)))
     return { message, removed: 0 };
-  const filter = new Filter(drop, new OwnerKey(message, chain), onRemoved);
+  const filter = new Filter(drop, new OwnerKey(message, chain), onRemoved, grantsIpv6);
   const left = {
-    answers: filter.section(answers, ownersOfAddresses(message, chain)),
+    answers: filter.section(answers, (type) => ownersOfAddresses(message, chain, type)),
     authorities: filter.section(authorities),
     additionals: filter.section(additionals),
   };
@@ -58,8 +59,10 @@ export function withoutUnenforceable(
 }
 
 function mayBeUnenforceable(record: ResourceRecord): boolean {
-  return record.type === TYPE.a || record.type === TYPE.aaaa || isService(record);
+  return isAddress(record) || isService(record);
 }
+
+type KeptOwners = (type: number) => readonly NameKey[];
 
 class Filter {
   removed = 0;
@@ -68,16 +71,17 @@ class Filter {
   readonly #changed = new Set<string>();
 
   constructor(
-    private readonly drop: (address: number) => boolean,
+    private readonly drop: (address: RecordAddress) => boolean,
     private readonly owner: OwnerKey,
     private readonly onRemoved: (why: Removal) => void,
+    private readonly grantsIpv6: boolean,
   ) {}
 
   /**
-   * Returns the remaining records of one section of the message. `keptOwners` are the owner names whose A
-   * records are kept.
+   * Returns the remaining records of one section of the message. `keptOwners` returns the owner names whose
+   * address records of a type are kept.
    */
-  section(records: readonly ResourceRecord[], keptOwners: readonly NameKey[] = []): readonly ResourceRecord[] {
+  section(records: readonly ResourceRecord[], keptOwners: KeptOwners = () => []): readonly ResourceRecord[] {
     const kept: ResourceRecord[] = [];
     for (const record of records) {
       const why = isService(record) ? null : this.#removal(record, keptOwners);
@@ -100,16 +104,13 @@ class Filter {
     });
   }
 
-  #removal(record: ResourceRecord, keptOwners: readonly NameKey[]): Removal | null {
-    const { type, data } = record;
-    if (type === TYPE.aaaa) return 'ipv6';
-    if (type === TYPE.a) {
-      const isKeptOwner = record.class === CLASS.in && keptOwners.includes(this.owner.of(record));
-      if (!isKeptOwner) return 'other_name';
-      if (this.drop(u32(data, 0))) return 'rebinding';
-      return this.#addresses++ < ADDRESSES ? null : 'beyond_128';
-    }
-    return null;
+  #removal(record: ResourceRecord, keptOwners: KeptOwners): Removal | null {
+    if (!isAddress(record)) return null;
+    if (record.type === TYPE.aaaa && !this.grantsIpv6) return 'ipv6';
+    const isKeptOwner = record.class === CLASS.in && keptOwners(record.type).includes(this.owner.of(record));
+    if (!isKeptOwner) return 'other_name';
+    if (this.drop(addressIn(record))) return 'rebinding';
+    return this.#addresses++ < ADDRESSES ? null : 'beyond_128';
   }
 }
 

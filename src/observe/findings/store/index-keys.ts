@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
 import type { FindingFilter } from '#observe/findings/finding-filter.js';
-import { type Network, onlyAddress } from '#observe/findings/network-filter.js';
+import { onlyAddress } from '#observe/findings/network-filter.js';
 
 const LATEST_MS = 2 ** 48 - 1;
 const PLACE = /^[0-9a-f]{12}\/[0-9a-f]{32}$/;
@@ -85,7 +86,7 @@ export function indexesFor(filter: FindingFilter): string[][] {
  * Returns the address of each network that consists of one address. Returns an empty list if any network
  * contains several addresses: the query then cannot use the index, which contains single addresses.
  */
-function addresses(networks: readonly Network[]): string[] {
+function addresses(networks: readonly Prefix[]): string[] {
   const each = networks.flatMap((network) => onlyAddress(network) ?? []);
   return each.length === networks.length ? each : [];
 }

@@ -1,10 +1,10 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import { IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { RuleNameResolver } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 
 type ConnectionSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;
@@ -13,8 +13,8 @@ type ConnectionSurroundings = {
 };
 
 /**
- * Returns the wiretap message (D32) about a connection or request that the service plane decided, as the text
- * of one JSON object.
+ * Returns the wiretap message (D32) about a connection or request that the service plane (TLS and HTTP
+ * inspection) decided, as the text of one JSON object.
  */
 export function connectionMessage(
   seen: SeenConnection,

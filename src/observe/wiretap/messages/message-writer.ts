@@ -1,19 +1,29 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import { DROP_REASON, FLOW_STATE } from '#contracts/datapath/datapath-numbers.js';
 import type { SeenLookup } from '#contracts/dns/seen-lookup.js';
-import { IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO, PORT_PROTOCOLS } from '#contracts/policy/policy-model.js';
 import { verdictOf } from '#contracts/policy/verdict-word.js';
 import type { SeenConnection } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
-import { EVENT_FLAG, EVENT_TYPE, type Ipv6Ends } from '#dataplane/events/event.js';
+import { EVENT_FLAG, EVENT_TYPE } from '#dataplane/events/event.js';
 import type { Surroundings } from '#dataplane/events/surroundings.js';
 import type { AddressNames } from '#observe/names/address-names.js';
 import type { AddressOwners } from '#observe/names/address-owners.js';
 import type { NamedDecider, RuleNameResolver } from '#observe/names/rule-name-resolver.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { type ByteWriter, bytesOf } from './byte-writer.js';
 import { connectionMessage, shownOwners } from './connection-message.js';
-import { AT, type RecordType, recordType, startOf, VERDICT_NAMES, wide } from './event-record.js';
+import {
+  AT,
+  addressAt,
+  isIcmpRecord,
+  type RecordType,
+  recordType,
+  startOf,
+  VERDICT_NAMES,
+  wide,
+  wireAddressAt,
+} from './event-record.js';
 
 export type MessageSurroundings = {
   readonly ruleNameResolver: RuleNameResolver;
@@ -89,14 +99,16 @@ const QUERY_TYPES: Readonly<Record<number, string>> = {
 };
 
 /**
- * One event record of a batch. `at`: index of the record's first word in `batch.words`. `kind`: the word at
- * `AT.kind`. `ipv6`: the addresses if the record reports an IPv6 packet.
+ * One event record of a batch. `at`: index of the record's first word in `batch.words`. `kind` and `details`:
+ * the words at `AT.kind` and `AT.details`.
  */
 type EventRecord = {
   readonly batch: EventBatch;
   readonly at: number;
   readonly kind: number;
-  readonly ipv6: Ipv6Ends | null;
+  readonly details: number;
+  readonly source: Address;
+  readonly destination: Address;
 };
 
 /** Encodes wiretap messages (D32). Each message is one JSON object. */
@@ -118,9 +130,13 @@ export class MessageWriter {
     const { words } = batch;
     const at = startOf(index);
     const kind = u32At(words, at + AT.kind);
+    const details = u32At(words, at + AT.details);
     const type = recordType(kind);
-    if (type === 'verdict') this.#verdict(out, { batch, at, kind, ipv6: batch.ipv6(index) });
-    else this.#flow(out, { batch, at, kind, ipv6: null }, type);
+    const source = addressAt(words, at + AT.source, details);
+    const destination = addressAt(words, at + AT.destination, details);
+    const record = { batch, at, kind, details, source, destination };
+    if (type === 'verdict') this.#verdict(out, record);
+    else this.#flow(out, record, type);
   }
 
   lookup(out: ByteWriter, { source, hostname, type, generation, word, count, lastMs }: SeenLookup): void {
@@ -159,9 +175,8 @@ export class MessageWriter {
   }
 
   #flow(out: ByteWriter, record: EventRecord, type: Exclude<RecordType, 'verdict'>): void {
-    const { batch, at, kind } = record;
+    const { batch, at, kind, details } = record;
     const { words } = batch;
-    const details = u32At(words, at + AT.details);
     const isForeign = ((details >>> 24) & EVENT_FLAG.foreign) !== 0;
     const endReason = (kind >>> 16) & 0xff;
     const outcomes = endReason === 0 ? PASSES : ENDS_HERE;
@@ -188,11 +203,10 @@ export class MessageWriter {
   }
 
   #verdict(out: ByteWriter, record: EventRecord): void {
-    const { batch, at, kind, ipv6 } = record;
+    const { batch, at, kind, details } = record;
     const { words } = batch;
-    const details = u32At(words, at + AT.details);
     const protocol = kind >>> 24;
-    const isIcmp = protocol === IPPROTO.icmp;
+    const isIcmp = isIcmpRecord(kind, details);
     this.#common(out, record, part.verdict, (kind & 0xff) === EVENT_TYPE.passed ? PASSES : ENDS_HERE);
     out.put(itemAt(REASONS, (kind >>> 16) & 0xff));
     out.put(part.icmpType);
@@ -204,23 +218,22 @@ export class MessageWriter {
     out.put(part.length);
     out.number(u32At(words, at + AT.length));
     out.put(part.packets);
-    out.number(ipv6 === null ? wide(words, at + AT.packets) : 1);
+    out.number(wide(words, at + AT.packets));
     out.put(((details >>> 24) & EVENT_FLAG.outgoing) !== 0 ? part.outgoing : part.incoming);
     this.#translation(out, record);
   }
 
   /** Writes the destination before DNAT, if this node translated it, and the end of the message. */
-  #translation(out: ByteWriter, { batch, at, kind }: EventRecord): void {
-    const { words } = batch;
-    const isTranslated = ((u32At(words, at + AT.details) >>> 24) & EVENT_FLAG.translated) !== 0;
+  #translation(out: ByteWriter, { batch, at, kind, details }: EventRecord): void {
+    const isTranslated = ((details >>> 24) & EVENT_FLAG.translated) !== 0;
     if (!isTranslated) {
       out.put(part.untranslated);
       return;
     }
     out.put(part.wireDestination);
-    out.address(u32At(words, at + AT.packets + 2));
+    writeAddress(out, wireAddressAt(batch.words, at, details));
     out.put(part.wirePort);
-    numberOr(out, HAS_PORTS.has(kind >>> 24), u32At(words, at + AT.bytes + 2));
+    numberOr(out, HAS_PORTS.has(kind >>> 24), details & 0xffff);
     out.put(part.end);
   }
 
@@ -228,43 +241,35 @@ export class MessageWriter {
    * Writes the fields that messages about flows and about verdicts share. `outcomes`: for each verdict
    * number, the JSON text of the verdict and of the effective action.
    */
-  #common(
-    out: ByteWriter,
-    { batch, at, kind, ipv6 }: EventRecord,
-    type: Uint8Array,
-    outcomes: readonly Uint8Array[],
-  ): void {
+  #common(out: ByteWriter, record: EventRecord, type: Uint8Array, outcomes: readonly Uint8Array[]): void {
+    const { batch, at, kind, details, source, destination } = record;
     const { words } = batch;
     const { ruleNameResolver } = this.#known;
-    const source = u32At(words, at + AT.source);
-    const destination = u32At(words, at + AT.destination);
     const ports = u32At(words, at + AT.ports);
     const protocol = kind >>> 24;
     const hasPorts = HAS_PORTS.has(protocol);
     out.put(type);
     out.put(this.#seen.of(batch.unixMs(wide(words, at + AT.timeLow))));
     out.put(part.source);
-    if (ipv6 === null) out.address(source);
-    else out.text(ipv6.source);
+    writeAddress(out, source);
     out.put(part.sourcePort);
     numberOr(out, hasPorts, ports & 0xffff);
     out.put(part.destination);
-    if (ipv6 === null) out.address(destination);
-    else out.text(ipv6.destination);
+    writeAddress(out, destination);
     out.put(part.destinationPort);
     numberOr(out, hasPorts, ports >>> 16);
     out.put(part.protocol);
     out.number(protocol);
     out.put(part.icmpId);
-    numberOr(out, protocol === IPPROTO.icmp && type !== part.verdict, ports & 0xffff);
+    numberOr(out, isIcmpRecord(kind, details) && type !== part.verdict, ports & 0xffff);
     this.#names(out, source, destination);
-    if (ipv6 === null && !this.#known.owners.isEmpty) this.#owners(out, { batch, at, kind, ipv6 });
+    if (!this.#known.owners.isEmpty) this.#owners(out, record);
     out.put(itemAt(outcomes, (kind >>> 8) & 7));
     const decider = ruleNameResolver.ofHit(u32At(words, at + AT.hit), u32At(words, at + AT.hitCheck));
     out.put(this.#decider(decider));
-    if (ipv6 === null && decider.decidedBy === 'policy_default') {
+    if (decider.decidedBy === 'policy_default') {
       const { owners } = this.#known;
-      const owner = owners.isEmpty ? null : owners.of(source, ownedAt({ batch, at, kind, ipv6 }));
+      const owner = owners.isEmpty ? null : owners.of(source, ownedAt(record));
       this.#groups(out, ruleNameResolver.groupsOfSource(decider, source, owner));
     }
     out.put(part.generation);
@@ -273,7 +278,7 @@ export class MessageWriter {
     out.put(this.#interface(u32At(words, at + AT.ifindex)));
   }
 
-  #names(out: ByteWriter, source: number, destination: number): void {
+  #names(out: ByteWriter, source: Address, destination: Address): void {
     const { names } = this.#known;
     const [ofSource, ofDestination] = [names.of(source), names.of(destination)];
     if (ofSource.length + ofDestination.length === 0) {
@@ -292,11 +297,9 @@ export class MessageWriter {
    */
   #owners(out: ByteWriter, record: EventRecord): void {
     const { owners } = this.#known;
-    const { batch, at } = record;
-    const { words } = batch;
     const atMs = ownedAt(record);
-    const source = owners.of(u32At(words, at + AT.source), atMs);
-    const destination = owners.of(u32At(words, at + AT.destination), atMs);
+    const source = owners.of(record.source, atMs);
+    const destination = owners.of(record.destination, atMs);
     if (source !== null || destination !== null)
       out.text(`,${JSON.stringify(shownOwners(source, destination)).slice(1, -1)}`);
   }
@@ -354,11 +357,19 @@ class TimeText {
   }
 }
 
-/** Returns the time whose owners a message names: the begin of a flow, or the time of the packet. */
+/**
+ * Returns the time at which the Kubernetes owners of the addresses in a message are looked up: the begin of
+ * the flow, or the time of the packet.
+ */
 function ownedAt({ batch, at, kind }: EventRecord): number {
   const type = recordType(kind);
   const isOlder = type !== 'flow' && type !== 'verdict';
   return batch.unixMs(wide(batch.words, at + (isOlder ? AT.opened : AT.timeLow)));
+}
+
+function writeAddress(out: ByteWriter, address: Address): void {
+  if (typeof address === 'number') out.address(address);
+  else out.text(formatAddress(address));
 }
 
 function startOfMessage(type: RecordType): Uint8Array {

@@ -1,6 +1,6 @@
+import { foldedWord, mask } from '#addresses/ip-address.js';
 import { i32At, itemAt } from '#arrays/read.js';
 import type { Address, Prefix } from '#contracts/policy/policy-model.js';
-import { foldedWord, mask } from '#policy/model/ip-address.js';
 
 /**
  * A hash index of numbers by prefix and tag. `find` visits the numbers of the given prefix and of all wider
@@ -25,7 +25,10 @@ export class PrefixIndex {
     this.#heads[bucket] = this.#values.length - 1;
   }
 
-  /** Returns the first visited number that `accept` accepts; undefined if there is none. */
+  /**
+   * Returns the first number that `accept` accepts, among those of prefixes that contain `prefix`; undefined
+   * if there is none.
+   */
   find(prefix: Prefix, tag: number, accept: (value: number) => boolean): number | undefined {
     for (const length of this.#lengths) {
       if (length > prefix.length) continue;

@@ -1,7 +1,7 @@
+import { addressAfter, ascending, bitsOf } from '#addresses/ip-address.js';
 import { i32At } from '#arrays/read.js';
 import type { Address, Group, Policy, Prefix } from '#contracts/policy/policy-model.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { addressAfter, ascending, bitsOf } from '#policy/model/ip-address.js';
 
 /**
  * Returns the indexes of the groups that no packet reaches. All sources of such a group are in earlier groups

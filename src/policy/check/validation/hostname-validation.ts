@@ -1,5 +1,5 @@
+import { parseIpv4Address } from '#addresses/ip-address.js';
 import { whyNoNameMatches } from '#policy/check/warnings/hostname-lint.js';
-import { parseIpv4Address } from '#policy/model/ip-address.js';
 import { isHostnameExpression, parseHostname } from '#policy/model/names/hostname.js';
 import { validateExpression } from './regex-validation.js';
 import type { Validation } from './validation-context.js';

@@ -6,7 +6,7 @@ import { parsePorts } from '#policy/model/parse-ports.js';
 import { validateHostname } from './hostname-validation.js';
 import { validateTls } from './tls-validation.js';
 import type { Validation } from './validation-context.js';
-import { validateAddresses, validateCidrs } from './value-validation.js';
+import { IPV6_NOT_ENABLED, validateAddresses, validateCidrs } from './value-validation.js';
 
 export function validateMatch(match: Intact<RuleMatchConfig>, at: string, validation: Validation): void {
   if (match.dst_cidrs !== undefined) validateCidrs(match.dst_cidrs, `${at}/dst_cidrs`, validation);
@@ -23,7 +23,7 @@ export function validateMatch(match: Intact<RuleMatchConfig>, at: string, valida
 function validateProtocol(match: Intact<RuleMatchConfig>, at: string, { problems, context }: Validation): void {
   const protocol = parseProtocol(match.proto);
   if (protocol === IPPROTO.icmpv6 && typeof match.proto === 'string' && context.ipv6 !== true) {
-    problems.add(`${at}/proto`, 'ipv6_not_enabled', 'This node enforces no IPv6 policies, so it knows no ICMPv6.');
+    problems.add(`${at}/proto`, 'ipv6_not_enabled', `${IPV6_NOT_ENABLED}, also for ICMPv6.`);
     return;
   }
   if (protocol === undefined) {

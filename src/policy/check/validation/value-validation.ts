@@ -1,6 +1,6 @@
+import { formatAddress, formatPrefix, ipv4MappedBy, parseAddress, parseCidr } from '#addresses/ip-address.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { ProblemCode } from '#contracts/policy/policy-problem.js';
-import { formatAddress, formatPrefix, ipv4MappedBy, parseAddress, parseCidr } from '#policy/model/ip-address.js';
 import { parseAction } from '#policy/model/keywords.js';
 import type { Validation } from './validation-context.js';
 
@@ -29,6 +29,9 @@ export function validateAddresses(ips: readonly (string | undefined)[], at: stri
   }
 }
 
+/** The part of a message that names the key of the configuration for a document with IPv6. */
+export const IPV6_NOT_ENABLED = 'A policy with IPv6 needs dataplane.ipv6: enforce in the configuration of this node';
+
 function cidrFault(text: string, ipv6: boolean): Fault | undefined {
   const parsed = parseCidr(text);
   if (parsed !== undefined && typeof parsed.prefix.address === 'number') return undefined;
@@ -37,7 +40,7 @@ function cidrFault(text: string, ipv6: boolean): Fault | undefined {
     return { code: 'invalid_cidr', message: `Write an IPv4 network such as "192.0.2.0/24": ${form}.` };
   }
   if (!ipv6) {
-    const message = 'This node enforces no IPv6 policies; write an IPv4 network such as "192.0.2.0/24".';
+    const message = `${IPV6_NOT_ENABLED}; without it, write an IPv4 network such as "192.0.2.0/24".`;
     return { code: 'ipv6_not_enabled', message };
   }
   const message = parsed === undefined ? ipv6Fault(text, 'a network', '2001:db8::/32') : mappedFault(parsed.prefix);
@@ -57,7 +60,7 @@ export function addressFault(text: string, ipv6: boolean): Fault | undefined {
     return { code: 'invalid_address', message: `Write an IPv4 address such as "192.0.2.7": ${hint}.` };
   }
   if (!ipv6) {
-    const message = 'This node enforces no IPv6 policies; write an IPv4 address such as "192.0.2.7".';
+    const message = `${IPV6_NOT_ENABLED}; without it, write an IPv4 address such as "192.0.2.7".`;
     return { code: 'ipv6_not_enabled', message };
   }
   const isNetwork = address === undefined && parseCidr(text) !== undefined;
@@ -78,7 +81,7 @@ function ipv6Fault(text: string, noun: string, example: string): string {
 }
 
 /** Returns why a prefix of IPv4-mapped addresses is refused; undefined for any other prefix. */
-function mappedFault(prefix: Prefix): string | undefined {
+export function mappedFault(prefix: Prefix): string | undefined {
   const ipv4 = ipv4MappedBy(prefix);
   if (ipv4 === undefined) return undefined;
   const text = prefix.length === 128 ? formatAddress(ipv4.address) : formatPrefix(ipv4);

@@ -1,3 +1,4 @@
+import { bitsOf, formatPrefix, parseCidr } from '#addresses/ip-address.js';
 import type { RuleMatchConfig, SourceGroupConfig } from '#contracts/policy/policy-document.js';
 import {
   type Address,
@@ -8,7 +9,6 @@ import {
   type Rule,
 } from '#contracts/policy/policy-model.js';
 import { expressionsOf } from '#policy/check/rule-expressions.js';
-import { bitsOf, formatPrefix, parseCidr } from '#policy/model/ip-address.js';
 import { parseProtocol } from '#policy/model/keywords.js';
 import { anchorsOf } from '#policy/model/names/regex.js';
 import { isContradictory } from '#policy/model/rules/rule-coverage.js';
@@ -16,10 +16,14 @@ import { whyNoNameMatches } from './hostname-lint.js';
 import { lintSelector } from './selector-lint.js';
 import { WarningList } from './warning-list.js';
 
-/** `dns`: whether the DNS proxy runs. `servicePlane`: whether the service plane runs. */
+/**
+ * `dns`: whether the DNS proxy runs. `servicePlane`: whether the service plane (TLS and HTTP inspection)
+ * runs. `ipv6`: whether the node enforces IPv6 policies.
+ */
 export type LintContext = {
   readonly dns: boolean;
   readonly servicePlane: boolean;
+  readonly ipv6?: boolean | undefined;
   /** The addresses of the node; undefined if the datapath does not classify packets to and from the node. */
   readonly ownAddresses?: ReadonlySet<Address> | undefined;
 };
@@ -84,7 +88,11 @@ function lintEmptyLists(match: RuleMatchConfig, at: () => string, warnings: Warn
     warn('icmp_types', icmp_types, 'every ICMP type');
     warn('icmp_codes', icmp_codes, 'every ICMP code');
   }
-  warn('tls/fingerprint_sha256', tls?.fingerprint_sha256, 'every certificate that its other matchers permit');
+  warn(
+    'tls/fingerprint_sha256',
+    tls?.fingerprint_sha256,
+    'every certificate that the other matchers of the rule permit',
+  );
   warn('tls/http/request/methods', tls?.http?.request?.methods, 'every method');
 }
 

@@ -1,3 +1,4 @@
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import {
   type Address,
   type Grants,
@@ -10,8 +11,7 @@ import {
 } from '#contracts/policy/policy-model.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
-import { bitsOf, formatAddress } from '#policy/model/ip-address.js';
-import { hasAnyDestination, hasDestinationPort, isContradictory } from '#policy/model/rules/rule-coverage.js';
+import { hasDestinationPort, hasEveryDestination, isContradictory } from '#policy/model/rules/rule-coverage.js';
 
 /**
  * A warning. `pointer` is the JSON pointer of the TLS matchers of a deny rule. `packet` is the text of a QUIC
@@ -100,10 +100,9 @@ const testsOf = ({ groups }: Policy): number =>
 
 /** Returns a destination that a rule matches, of the family of the source; undefined if there is none. */
 function destinationOf(rule: Rule, source: Address): Address | undefined {
-  const bits = bitsOf(source);
-  if (hasAnyDestination(rule))
-    return bits === bitsOf(ANY_IPV4_DESTINATION) ? ANY_IPV4_DESTINATION : ANY_IPV6_DESTINATION;
-  return rule.destinations.find(({ address }) => bitsOf(address) === bits)?.address;
+  const family = familyOf(source);
+  if (hasEveryDestination(rule, family)) return family === 'ipv4' ? ANY_IPV4_DESTINATION : ANY_IPV6_DESTINATION;
+  return rule.destinations.find(({ address }) => familyOf(address) === family)?.address;
 }
 
 function packetOf(protocol: number, source: Address, destination: Address): Packet {

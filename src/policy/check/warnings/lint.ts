@@ -1,3 +1,4 @@
+import { ofFamily } from '#addresses/ip-address.js';
 import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
 import { type GroupPart, inEvaluationOrder } from '#policy/check/policy-parts.js';
@@ -12,7 +13,8 @@ import { widenedInspections } from './widened-inspection.js';
 /**
  * Finds valid elements of a policy that are probably mistakes (D16). Warnings at the JSON pointer `first`
  * precede the others. Pointers are relative to the PolicyConfig. `groups` must be in the order of the
- * document. The search is bounded, so some mistakes are not found.
+ * document. `ipv6`: whether the node enforces IPv6 policies. The search is bounded, so some mistakes are not
+ * found.
  */
 export function lint(
   groups: readonly GroupPart[],
@@ -20,7 +22,12 @@ export function lint(
   {
     first,
     containingGroups,
-  }: { readonly first?: string | undefined; readonly containingGroups?: ContainingGroups | undefined } = {},
+    ipv6 = false,
+  }: {
+    readonly first?: string | undefined;
+    readonly containingGroups?: ContainingGroups | undefined;
+    readonly ipv6?: boolean | undefined;
+  } = {},
 ): Warning[] {
   const warnings = new WarningList(first);
   for (const { group, warnings: own } of groups) warnings.addAll(group.pointer, own.document);
@@ -54,5 +61,14 @@ export function lint(
     const message = `QUIC passes beside this rule: the policy allows UDP to port 443, for example from ${packet}. Deny UDP to port 443 too.`;
     warnings.add(pointer, 'quic_not_covered', message);
   }
+  if (ipv6 && hasNoIpv6Source(policy)) {
+    const { action, mode, from } = policy.default;
+    const decided = action === 'allow' ? 'allows' : mode === 'audit' ? 'passes, and records,' : 'denies';
+    const name = from === 'fallback' ? 'policy.fallback' : 'default_policy';
+    warnings.add('', 'no_ipv6_sources', `No group has an IPv6 source: ${name} ${decided} all IPv6.`);
+  }
   return warnings.all();
 }
+
+const hasNoIpv6Source = ({ groups }: Policy): boolean =>
+  groups.length > 0 && groups.every(({ sources }) => ofFamily(sources, 'ipv6').length === 0);

@@ -1,3 +1,4 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
 import type { ListedMembership, SharedAddress } from '#contracts/kubernetes/membership.js';
 import type {
@@ -7,7 +8,6 @@ import type {
 } from '#contracts/policy/policy-document.js';
 import type { Group } from '#contracts/policy/policy-model.js';
 import type { Warning } from '#contracts/policy/policy-problem.js';
-import { formatAddress } from '#policy/model/ip-address.js';
 import { WarningList } from './warning-list.js';
 
 /**

@@ -7,7 +7,7 @@ import { rankOf, verdictOf, verdictWord, wordAt } from '#contracts/policy/verdic
 import type { ProgramTables } from '#policy/compile/program-tables.js';
 import type { GroupViews } from '#policy/compile/sources/group-views.js';
 import type { Populations } from '#policy/compile/sources/source-populations.js';
-import { factsOfGroups } from '#policy/evaluate/rule-facts.js';
+import { factsOf } from '#policy/evaluate/rule-facts.js';
 import { BY_NAME, FINAL, type LookupClasses, lookupClasses } from './lookup-classes.js';
 import { LookupPatterns } from './lookup-patterns.js';
 import { type NamePool, namePool, namePoolAfter, nameTables } from './name-pool.js';
@@ -74,28 +74,27 @@ type Walk = {
 };
 
 function walk(
-  { policy: { groups }, places }: GroupViews,
+  { policy: { groups }, lookups }: GroupViews,
   { firstRanks, defaults }: GroupWords,
   tables: ProgramTables,
 ): Walk {
-  const facts = factsOfGroups(groups);
   const marks = new Uint8Array(groups.length);
   const finals = new Uint32Array(groups.length).fill(NONE);
   const patterns = new LookupPatterns();
   for (let group = 0; group < groups.length; group++) {
-    const { names, words, final } = itemAt(facts, group).lookup;
+    const { rules, places } = itemAt(lookups, group);
+    const { names, words, final } = factsOf(rules).lookup;
     const firstRank = u32At(firstRanks, group);
-    const ownPlaces = places[group] ?? null;
     let mark = 0;
     for (let at = 0; at < names.length; at++) {
       const number = tables.addName(itemAt(names, at));
       const own = u32At(words, at);
       if (own === NONE) continue;
-      patterns.add(number, group, placedWord(own, firstRank, ownPlaces));
+      patterns.add(number, group, placedWord(own, firstRank, places));
       mark = BY_NAME;
     }
     const byDefault = defaults[group];
-    if (final !== NONE) finals[group] = placedWord(final, firstRank, ownPlaces);
+    if (final !== NONE) finals[group] = placedWord(final, firstRank, places);
     else if (byDefault !== undefined) finals[group] = lookupWord(byDefault);
     marks[group] = finals[group] === NONE ? mark : mark | FINAL;
   }
@@ -103,8 +102,8 @@ function walk(
 }
 
 /**
- * Converts the verdict word of a DNS lookup rule. In `word`, the rank is the index of the rule in its group
- * of `GroupViews.policy`. In the result, it is the rank of the rule in the original policy. `places`: for
+ * Converts the verdict word of a DNS lookup rule. In `word`, the rank is the index of the rule in its part
+ * of `GroupViews.lookups`. In the result, it is the rank of the rule in the original policy. `places`: for
  * each rule of the group, its index in the original group; null if both groups have the same rules.
  */
 function placedWord(word: number, firstRank: number, places: Uint32Array | null): number {

@@ -1,3 +1,4 @@
+import { EVERY_ADDRESS } from '#addresses/ip-address.js';
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import type { Family, Prefix, Rule } from '#contracts/policy/policy-model.js';
@@ -11,7 +12,6 @@ import {
   walkNesting,
 } from '#policy/compile/sources/prefix-nesting.js';
 import type { Budget } from '#policy/model/budget.js';
-import { EVERY_ADDRESS } from '#policy/model/ip-address.js';
 import { keyRanges } from './key-ranges.js';
 import { PortMapStack, RulePortMaps } from './port-map-stack.js';
 import { type NamedPortMap, packed, type RuleBlock } from './rule-block.js';
@@ -44,7 +44,10 @@ export class RuleBlockCompiler implements NestingVisitor {
     this.stack = new PortMapStack(this.rulePortMaps, this.sourcePortMaps, budget);
   }
 
-  /** Compiles rules, given in the order of evaluation. Returns null if no rule can match a packet. */
+  /**
+   * Compiles rules, which must be in the order of evaluation, to a part of a rule list (rule block). Returns
+   * null if no rule can match a packet.
+   */
   compile(rules: readonly Rule[]): RuleBlock | null {
     const before = this.budget.used;
     this.begin(rules);

@@ -1,19 +1,22 @@
+import { addressAfter, ascending, ofFamily } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
+import { type AddressKey, addressKey } from '#contracts/policy/address-words.js';
 import type { Group, Prefix } from '#contracts/policy/policy-model.js';
-import { addressAfter, ascending, ofFamily } from '#policy/model/ip-address.js';
 
 /**
  * Divides the IPv6 addresses at the bounds of prefixes. Returns the first address of each interval,
  * ascending.
  */
 export function classStarts(prefixes: Iterable<Prefix<bigint>>): readonly bigint[] {
-  const starts = new Set([0n]);
+  const starts = new Map<AddressKey, bigint>();
+  const add = (start: bigint): void => void starts.set(addressKey(start), start);
+  add(0n);
   for (const prefix of prefixes) {
-    starts.add(prefix.address);
+    add(prefix.address);
     const after = addressAfter(prefix);
-    if (after !== undefined) starts.add(after);
+    if (after !== undefined) add(after);
   }
-  return ascending([...starts]);
+  return ascending([...starts.values()]);
 }
 
 /**
@@ -23,7 +26,7 @@ export function classStarts(prefixes: Iterable<Prefix<bigint>>): readonly bigint
 export class ClassNumbers {
   /** The first address of each class, ascending. */
   readonly starts: readonly bigint[];
-  readonly #numbers: ReadonlyMap<bigint, number>;
+  readonly #numbers: ReadonlyMap<AddressKey, number>;
 
   /** Divides the addresses at each bound of a source or destination of the groups. */
   constructor(groups: readonly Group[]) {
@@ -33,7 +36,7 @@ export class ClassNumbers {
       for (const rule of rules) for (const prefix of ofFamily(rule.destinations, 'ipv6')) prefixes.push(prefix);
     }
     this.starts = classStarts(prefixes);
-    this.#numbers = new Map(this.starts.map((start, number) => [start, number]));
+    this.#numbers = new Map(this.starts.map((start, number) => [addressKey(start), number]));
   }
 
   /**
@@ -45,7 +48,7 @@ export class ClassNumbers {
   }
 
   #numberOf(start: bigint | undefined): number {
-    const number = start === undefined ? undefined : this.#numbers.get(start);
+    const number = start === undefined ? undefined : this.#numbers.get(addressKey(start));
     if (number === undefined) throw new RangeError(`no address class begins with ${start}`);
     return number;
   }

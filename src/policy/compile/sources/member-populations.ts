@@ -1,3 +1,4 @@
+import { lastAddress, ofFamily } from '#addresses/ip-address.js';
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
@@ -7,7 +8,6 @@ import type { Policy } from '#contracts/policy/policy-model.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import { mergedRanges, valueAt } from '#policy/model/intervals.js';
-import { lastAddress, ofFamily } from '#policy/model/ip-address.js';
 import {
   addressesWithSets,
   type GroupSets,
@@ -73,9 +73,9 @@ export function withMembers(
 }
 
 /**
- * Returns a function that merges further groups into the groups of a base (population without selectors), and
- * returns the number of the resulting population. Like every population, it ends with the first group that
- * has a default action.
+ * Returns a function that merges further groups into the groups of a set of sources without Kubernetes
+ * selectors (base), and returns the number of the resulting set of sources (population). Like every
+ * population, it ends with the first group that has a default action.
  */
 function merger(policy: Policy, groups: Sequences, budget: Budget): (base: number, added: Uint32Array) => number {
   const result = new GrowingUint32Array();

@@ -1,6 +1,7 @@
+import { addressAfter, lastAddress, mask, ofFamily } from '#addresses/ip-address.js';
 import { f64At, itemAt, u32At } from '#arrays/read.js';
+import { addressKey } from '#contracts/policy/address-words.js';
 import type { Family, Prefix } from '#contracts/policy/policy-model.js';
-import { addressAfter, ascending, lastAddress, mask, ofFamily } from '#policy/model/ip-address.js';
 import { classStarts } from './class-numbers.js';
 
 /**
@@ -92,22 +93,22 @@ function sortKey(prefix: Prefix<number>): number {
 }
 
 function ipv6Order(prefixes: readonly Prefix<bigint>[]): PrefixOrder {
-  const keyOf = ({ address, length }: Prefix<bigint>): bigint => (address << 8n) | BigInt(length);
-  const distinct = new Map(prefixes.map((prefix) => [keyOf(prefix), prefix]));
-  const keys = ascending([...distinct.keys()]);
-  const starts = classStarts(distinct.values());
-  const classes = new Map(starts.map((start, at) => [start, at]));
+  const keyOf = ({ address, length }: Prefix<bigint>): string => `${addressKey(address)}/${length}`;
+  const distinct = [...new Map(prefixes.map((prefix) => [keyOf(prefix), prefix])).values()];
+  const sorted = distinct.sort((one, other) =>
+    one.address === other.address ? one.length - other.length : one.address < other.address ? -1 : 1,
+  );
+  const starts = classStarts(sorted);
+  const classes = new Map(starts.map((start, at) => [addressKey(start), at]));
   const end = starts.length;
-  const first = new Uint32Array(keys.length);
-  const last = new Uint32Array(keys.length);
-  const numbers = new Map<bigint, number>();
-  for (let number = 0; number < keys.length; number++) {
-    const key = itemAt(keys, number);
-    const prefix = distinct.get(key) as Prefix<bigint>;
+  const first = new Uint32Array(sorted.length);
+  const last = new Uint32Array(sorted.length);
+  const numbers = new Map<string, number>();
+  for (const [number, prefix] of sorted.entries()) {
     const after = addressAfter(prefix);
-    first[number] = classes.get(prefix.address) as number;
-    last[number] = (after === undefined ? end : (classes.get(after) as number)) - 1;
-    numbers.set(key, number);
+    first[number] = classes.get(addressKey(prefix.address)) as number;
+    last[number] = (after === undefined ? end : (classes.get(addressKey(after)) as number)) - 1;
+    numbers.set(keyOf(prefix), number);
   }
   const numberOf = (prefix: Prefix): number => numbers.get(keyOf(prefix as Prefix<bigint>)) ?? 0;
   return { first, last, end, classStarts: starts, numberOf };

@@ -1,11 +1,12 @@
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
-import { u32At } from '#arrays/read.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import type { MemberTables, MemberTrees } from '#contracts/kubernetes/member-tables.js';
 import type { Intervals } from '#contracts/policy/interval-map.js';
 import type { Family, Policy } from '#contracts/policy/policy-model.js';
 import { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import type { SelectorGroups } from '#policy/model/sources/group-sets.js';
+import type { GroupViews } from './group-views.js';
 import { MEMBERS, membership, type PrefixOrder, prefixOrder, walkNesting } from './prefix-nesting.js';
 
 /**
@@ -39,14 +40,18 @@ export type Populations = {
 };
 
 /**
- * Divides the source addresses into intervals to which the same groups apply. `policy` must be the result of
- * `viewsOf`. A population omits a group without rules and default action. It also omits groups after a group
- * with a default action, because no packet reaches them.
+ * Divides the source addresses into intervals to which the same groups apply. A population omits a group
+ * without rules and default action. It keeps a group that has rules for the other family alone, because they
+ * decide DNS lookups. It omits groups after a group with a default action, because no packet reaches them.
  */
-export function populations(policy: Policy, family: Family, budget: Budget): Populations {
+export function populations(
+  { policy, lookups }: Pick<GroupViews, 'policy' | 'lookups'>,
+  family: Family,
+  budget: Budget,
+): Populations {
   const sources = policy.groups.flatMap((group) => group.sources);
   const order = prefixOrder(sources, family);
-  const memberships = membershipsOf(policy, order);
+  const memberships = membershipsOf(policy, lookups, order);
   budget.ranks(policy.groups.length);
   const groups = new Sequences(budget, 'lists', 1);
   const starts = new GrowingUint32Array();
@@ -118,11 +123,11 @@ export function sourceMap(
   return { starts: keptStarts.trimmed(), values: keptValues.trimmed() };
 }
 
-function membershipsOf({ groups }: Policy, order: PrefixOrder): Float64Array {
+function membershipsOf({ groups }: Policy, lookups: GroupViews['lookups'], order: PrefixOrder): Float64Array {
   const memberships = new Float64Array(groups.reduce((sum, { sources }) => sum + sources.length, 0));
   let count = 0;
-  for (const [group, { sources, rules, defaultAction }] of groups.entries()) {
-    if (rules.length === 0 && defaultAction === undefined) continue;
+  for (const [group, { sources, defaultAction }] of groups.entries()) {
+    if (itemAt(lookups, group).rules.length === 0 && defaultAction === undefined) continue;
     for (const source of sources) memberships[count++] = membership(order.numberOf(source), group);
   }
   return memberships.subarray(0, count);

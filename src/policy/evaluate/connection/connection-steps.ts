@@ -5,6 +5,7 @@ import {
   type Action,
   type Grants,
   type HostnamePattern,
+  isOfIpv4,
   type Mode,
   noGrants,
   type Packet,
@@ -100,9 +101,12 @@ export class StepFinder {
    * patterns match. Then the hostname of a deny rule matches, and the hostname of an allow rule does not
    * (D19a).
    */
-  stepsOf(packet: Packet<number>, grants: Grants | null): readonly Step[] {
+  stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
-    if (program !== null) return [stepOfProgram(program, packet, this.#setOf(packet.source))];
+    if (program !== null) {
+      if (!isOfIpv4(packet)) throw new RangeError('a compiled program decides connections of IPv4 alone');
+      return [stepOfProgram(program, packet, this.#setOf(packet.source))];
+    }
     const steps: Step[] = [];
     const members = this.members ?? NO_MEMBERS;
     for (const { group: index, scope } of this.#sources.groupsOf(packet.source, { members })) {

@@ -1,13 +1,25 @@
 import { type Membership, NO_MEMBERSHIP } from '#contracts/kubernetes/membership.js';
-import { type Action, IPPROTO, type Mode, type Policy, type Range, type Rule } from '#contracts/policy/policy-model.js';
+import {
+  type Action,
+  type Address,
+  IPPROTO,
+  type Mode,
+  type Policy,
+  type Range,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 import { matchesHostname } from '#policy/model/names/hostname.js';
 import type { RankOwner } from '#policy/model/rules/rank.js';
+import { hasAnyDestination, hasEveryDestinationOfAFamily } from '#policy/model/rules/rule-coverage.js';
 import { isInScope, ruleScopeOf } from '#policy/model/sources/rule-scope.js';
 
 /** The result for a DNS lookup. A lookup is never redirected, and only a deny can be audited. */
 export type LookupOutcome = { readonly verdict: 'allow' | 'deny' | 'audit'; readonly audited: boolean };
 
-/** `place` is the rule or default that decided the DNS lookup, and `rank` is its rank. */
+/**
+ * The decision about a DNS lookup. `place`: the rule or default that decided it. `rank`: the position of this
+ * rule or default in the order of the policy.
+ */
 export type LookupDecision = LookupOutcome & { readonly rank: number; readonly place: RankOwner };
 
 /**
@@ -16,7 +28,7 @@ export type LookupDecision = LookupOutcome & { readonly rank: number; readonly p
  */
 export function evaluateLookup(
   policy: Policy,
-  source: number,
+  source: Address,
   name: string | readonly string[],
   membership: Membership = NO_MEMBERSHIP,
 ): LookupDecision {
@@ -60,22 +72,22 @@ export function lookupMismatch(rule: Rule, name: string | readonly string[]): Lo
   return lookupExclusion(rule);
 }
 
-/** Returns why a rule decides no DNS lookup of any name; undefined if the rule can decide one. */
+/**
+ * Returns why a rule decides no DNS lookup of any name; undefined if the rule can decide one. A lookup is
+ * about the addresses of both families. So an allow rule without a hostname admits lookups if it matches
+ * every destination of one family, and a deny rule denies them only if it matches every destination of both.
+ */
 export function lookupExclusion(rule: Rule): Exclude<LookupMismatch, 'hostname'> | undefined {
-  if (rule.hostname === undefined && hasDestination(rule)) return 'destination_without_hostname';
+  if (rule.hostname === undefined && !hasEveryDestinationOfAFamily(rule)) return 'destination_without_hostname';
   if (rule.action === 'deny') return hasOtherMatchers(rule) ? 'deny_has_other_matchers' : undefined;
   if (rule.hostname === undefined && !allowsTcpOrDns(rule)) return 'neither_tcp_nor_udp_port_53';
   return undefined;
 }
 
-function hasDestination({ destinations }: Rule): boolean {
-  return destinations.length > 0 && destinations.every(({ length }) => length > 0);
-}
-
 function hasOtherMatchers(rule: Rule): boolean {
   const { protocol, sourcePorts, destinationPorts, icmpTypes, icmpCodes, tls } = rule;
   const listed = [sourcePorts, destinationPorts, icmpTypes, icmpCodes].some((matcher) => matcher.length > 0);
-  return listed || hasDestination(rule) || protocol !== 'any' || tls !== undefined;
+  return listed || !hasAnyDestination(rule) || protocol !== 'any' || tls !== undefined;
 }
 
 /** Whether an allow rule without a hostname allows TCP, or allows UDP to port 53. */

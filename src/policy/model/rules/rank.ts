@@ -31,12 +31,13 @@ export function outcomeAt(policy: Policy, place: RankOwner): Outcome {
   switch (place.kind) {
     case 'rule': {
       const rule = policy.groups[place.group]?.rules[place.rule];
-      if (rule === undefined) throw new RangeError('no such rule');
+      if (rule === undefined) throw new RangeError('compute the rank of a rule: the policy has no such rule');
       return outcomeOf(rule);
     }
     case 'group_default': {
       const group = policy.groups[place.group];
-      if (group?.defaultAction === undefined) throw new RangeError('no such default');
+      if (group?.defaultAction === undefined)
+        throw new RangeError('compute the rank of a default: the policy has no such default');
       return outcome(group.defaultAction, group.mode);
     }
     case 'policy_default':

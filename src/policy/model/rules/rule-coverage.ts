@@ -1,5 +1,13 @@
-import { IPPROTO, icmpOf, PORT_PROTOCOLS, type Prefix, type Range, type Rule } from '#contracts/policy/policy-model.js';
-import { containsPrefix } from '#policy/model/ip-address.js';
+import { containsEverything, containsPrefix } from '#addresses/ip-address.js';
+import {
+  type Family,
+  IPPROTO,
+  icmpOf,
+  PORT_PROTOCOLS,
+  type Prefix,
+  type Range,
+  type Rule,
+} from '#contracts/policy/policy-model.js';
 
 /**
  * Whether `earlier` matches and decides every packet that `later` matches. The function returns true only if
@@ -43,15 +51,29 @@ export function overlapPrefixes(a: readonly Prefix[], b: readonly Prefix[]): boo
   return a.some((one) => b.some((other) => containsPrefix(one, other) || containsPrefix(other, one)));
 }
 
+/**
+ * Whether a rule restricts the destination in no way. A list with every address that the node enforces a
+ * policy for is normalised to an empty list (normalise.ts).
+ */
 export function hasAnyDestination({ destinations }: Rule): boolean {
-  return destinations.length === 0 || destinations.some(({ length }) => length === 0);
+  return destinations.length === 0;
+}
+
+/** Whether a rule matches every destination of a family. */
+export function hasEveryDestination({ destinations }: Rule, family: Family): boolean {
+  return destinations.length === 0 || containsEverything(destinations, family);
+}
+
+/** Whether a rule matches every destination of at least one family. */
+export function hasEveryDestinationOfAFamily(rule: Rule): boolean {
+  return hasEveryDestination(rule, 'ipv4') || hasEveryDestination(rule, 'ipv6');
 }
 
 export function hasDestinationPort({ destinationPorts }: Rule, port: number): boolean {
   return destinationPorts.length === 0 || destinationPorts.some(({ low, high }) => low <= port && port <= high);
 }
 
-/** Whether a rule matches every packet and decides it without the service plane. */
+/** Whether a rule matches every packet and decides it without the service plane (TLS and HTTP inspection). */
 export function isCatchAll(rule: Rule): boolean {
   return rule.tls === undefined && rule.hostname === undefined && hasAnyDestination(rule) && !isNarrow(rule);
 }
@@ -62,6 +84,9 @@ export function isContradictory(rule: Rule): boolean {
   return typeof possible !== 'string' && possible.length === 0;
 }
 
+/** The family of the sources whose DNS lookups are compared and linted. */
+export const LOOKUP_FAMILY: Family = 'ipv4';
+
 /**
  * Whether `earlier` decides all DNS lookups that `later` would decide (D11). This check is separate from
  * `covers`, because a rule that no packet reaches can still decide lookups.
@@ -69,12 +94,12 @@ export function isContradictory(rule: Rule): boolean {
 export function decidesLookupsOf(earlier: Rule, later: Rule): boolean {
   if (isCatchAll(earlier) || !takesPartInLookups(later)) return true;
   if (earlier.hostname !== undefined) return earlier.action === 'allow' || later.action === 'deny';
-  return earlier.action === 'allow' && hasAnyDestination(earlier) && admitsLookups(earlier);
+  return earlier.action === 'allow' && hasEveryDestinationOfAFamily(earlier) && admitsLookups(earlier);
 }
 
 function takesPartInLookups(rule: Rule): boolean {
   if (rule.hostname !== undefined) return true;
-  if (!hasAnyDestination(rule)) return false;
+  if (!hasEveryDestinationOfAFamily(rule)) return false;
   return rule.action === 'allow' ? admitsLookups(rule) : rule.tls !== undefined || isCatchAll(rule);
 }
 

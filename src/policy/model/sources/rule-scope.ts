@@ -1,6 +1,6 @@
+import { covers, EVERY_ADDRESS } from '#addresses/ip-address.js';
 import { DENY_ONLY_MEMBER, type Membership, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Action, Address, Group, Prefix, Selector } from '#contracts/policy/policy-model.js';
-import { covers, EVERY_ADDRESS } from '#policy/model/ip-address.js';
 
 /** This file decides which rules of a source group apply to a source address. */
 

@@ -1,3 +1,4 @@
+import { bitsOf, mask } from '#addresses/ip-address.js';
 import {
   DENY_ONLY_MEMBER,
   type Membership,
@@ -5,7 +6,6 @@ import {
   type SelectorResolution,
 } from '#contracts/kubernetes/membership.js';
 import type { Address, Group } from '#contracts/policy/policy-model.js';
-import { bitsOf, mask } from '#policy/model/ip-address.js';
 import { groupsOfSet, type SelectorGroups, selectorGroups } from './group-sets.js';
 import { areResolved, hasDenies, isInPodNetwork, type RuleScope, staticSources } from './rule-scope.js';
 import { isSameResolution } from './same-sources.js';
@@ -111,7 +111,7 @@ function sourceKey(address: Address, length: number): Address {
   return typeof address === 'number' ? address * 64 + length : (address << 8n) | BigInt(length);
 }
 
-/** Returns a key that V8 keeps as a small integer for each IPv4 address. */
+/** Returns a key that V8 stores as a small integer for each IPv4 address, without an allocation. */
 function keptKey(source: Address): Address {
   return typeof source === 'number' ? source | 0 : source;
 }

@@ -1,6 +1,5 @@
 import type { HelloFacts, HelloFault } from '#contracts/service-plane/tls-facts.js';
-import { MessageReader } from '#service-plane/tls/message-reader.js';
-import { RecordReader } from '#service-plane/tls/record-reader.js';
+import { FactsReader } from '#service-plane/tls/facts-reader.js';
 import { CONTENT, HANDSHAKE } from '#service-plane/tls/tls-numbers.js';
 import { readClientHello } from './client-hello.js';
 
@@ -21,12 +20,9 @@ const BEFORE_SECOND: ReadonlySet<number> = new Set([CONTENT.changeCipherSpec, CO
  * Reads a ClientHello from a client's TCP stream. The division of the stream into segments and records
  * changes neither the result nor the byte after which the reader returns the result.
  */
-export class HelloReader {
-  readonly #records = new RecordReader({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
-  readonly #messages = new MessageReader(LIMIT);
+export class HelloReader extends FactsReader<HelloFacts> {
   readonly #isSecond: boolean;
   #hasBegun = false;
-  #facts: HelloFacts | null = null;
   #body: Uint8Array = new Uint8Array(0);
   #skipped = 0;
 
@@ -35,6 +31,7 @@ export class HelloReader {
    * after a HelloRetryRequest.
    */
   constructor(which: 'first' | 'second' = 'first') {
+    super({ limit: LIMIT, longest: MAX_RECORD_LENGTH });
     this.#isSecond = which === 'second';
   }
 
@@ -48,46 +45,28 @@ export class HelloReader {
    * incomplete or unreadable: the number of bytes before the first record of the ClientHello.
    */
   get end(): number {
-    return this.#body.length > 0 ? this.#records.position : this.#skipped;
+    return this.#body.length > 0 ? this.records.position : this.#skipped;
   }
 
-  /**
-   * All bytes that `push` has received so far, including bytes after the ClientHello. The value is a view
-   * that is valid until the next push.
-   */
-  get bytes(): Uint8Array {
-    return this.#records.bytes;
-  }
-
-  /**
-   * Returns the content of the ClientHello, or the fault that makes it unreadable; null if more bytes are
-   * needed. After the first result, each later call returns the same result.
-   */
-  push(chunk: Uint8Array): HelloFacts | null {
-    this.#records.push(chunk);
-    this.#facts ??= this.#read();
-    return this.#facts;
-  }
-
-  #read(): HelloFacts | null {
+  protected override read(): HelloFacts | null {
     for (;;) {
-      const piece = this.#records.next();
+      const piece = this.records.next();
       if (piece === null) return null;
       if (typeof piece === 'string') return unreadable(piece);
       if (piece.type !== CONTENT.handshake) {
         if (!this.#isSecond || this.#hasBegun || !BEFORE_SECOND.has(piece.type)) return unreadable('malformed');
-        if (piece.isLast) this.#skipped = this.#records.position;
+        if (piece.isLast) this.#skipped = this.records.position;
         continue;
       }
       if (!this.#hasBegun && piece.data[0] !== HANDSHAKE.clientHello) return unreadable('malformed');
       this.#hasBegun = true;
-      this.#messages.push(piece.data);
-      const message = this.#messages.next();
+      this.messages.push(piece.data);
+      const message = this.messages.next();
       if (message === null) continue;
       if (message === 'too_long') return unreadable('too_long');
       // RFC 8446, 4.1.2: a client must wait for the response to its ClientHello, so the record must end with
       // the ClientHello.
-      if (!piece.isLast || !this.#messages.isBetween) return unreadable('malformed');
+      if (!piece.isLast || !this.messages.isBetween) return unreadable('malformed');
       const facts = readClientHello(message.body);
       if (facts === null) return unreadable('malformed');
       this.#body = message.body;

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { type Message, readMessage } from '#dns/wire/message/dns-message.js';
 import { readQuery, writeQuery } from '#dns/wire/message/dns-query.js';
 import { respondError, templateOf } from '#dns/wire/message/response.js';
@@ -70,10 +71,14 @@ export function mutated(random: Random, seed: Uint8Array): Uint8Array {
 }
 
 function workOn(message: Message): void {
-  const odd = (address: number): boolean => (address & 1) === 1;
+  for (const grantsIpv6 of [false, true]) filterWith(message, grantsIpv6);
+}
+
+function filterWith(message: Message, grantsIpv6: boolean): void {
+  const odd = (address: Address): boolean => (BigInt(address) & 1n) === 1n;
   const { addresses, chain } = addressesOf(message);
-  const { message: left } = withoutUnenforceable(message, odd);
-  const again = withoutUnenforceable(left, odd);
+  const { message: left } = withoutUnenforceable(message, odd, undefined, undefined, grantsIpv6);
+  const again = withoutUnenforceable(left, odd, undefined, undefined, grantsIpv6);
   const read = readMessage(templateOf(left).bytes);
   const sound =
     addresses.length <= message.answers.length &&

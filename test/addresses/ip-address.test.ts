@@ -1,7 +1,6 @@
 import { isIPv6 } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import type { Prefix } from '#contracts/policy/policy-model.js';
 import {
   addressAfter,
   containsPrefix,
@@ -14,7 +13,8 @@ import {
   parseCidr,
   parseIpv4Address,
   parseIpv4Cidr,
-} from '#policy/model/ip-address.js';
+} from '#addresses/ip-address.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 
 const address = fc.integer({ min: 0, max: 0xffff_ffff });
 const length = fc.integer({ min: 0, max: 32 });

@@ -1,34 +1,12 @@
-import type { Family, Group, Policy, Rule } from '#contracts/policy/policy-model.js';
-import { ofFamily } from '#policy/model/ip-address.js';
-
-/**
- * Returns a policy that decides packets of one family as `policy` does: without the prefixes of the other
- * family, and without the rules that have no others. Returns the same objects for groups and policies that
- * need no change, and the same result for each call with the same policy.
- */
-export function policyOfFamily(policy: Policy, family: Family): Policy {
-  const found = knownPolicies[family].get(policy);
-  if (found !== undefined) return found;
-  const groups = policy.groups.map((group) => groupOfFamily(group, family));
-  const isSame = groups.every((group, at) => group === policy.groups[at]);
-  const result = isSame ? policy : { ...policy, groups };
-  knownPolicies[family].set(policy, result);
-  return result;
-}
-
-const knownPolicies: Readonly<Record<Family, WeakMap<Policy, Policy>>> = { ipv4: new WeakMap(), ipv6: new WeakMap() };
-
-function groupOfFamily(group: Group, family: Family): Group {
-  const sources = ofFamily(group.sources, family);
-  const { rules } = rulesOfFamily(group.rules, family);
-  return sources === group.sources && rules === group.rules ? group : { ...group, sources, rules };
-}
+import { ofFamily } from '#addresses/ip-address.js';
+import { itemAt } from '#arrays/read.js';
+import type { Family, Rule } from '#contracts/policy/policy-model.js';
 
 /**
  * A part of the rules of a group. `places`: for each rule, its index in the group; null if the part has all
  * rules.
  */
-type Part = { readonly rules: readonly Rule[]; readonly places: Uint32Array | null };
+export type Part = { readonly rules: readonly Rule[]; readonly places: Uint32Array | null };
 type Parts = { readonly own: Part; readonly denies: Part & { readonly places: Uint32Array } };
 
 /**
@@ -64,6 +42,18 @@ export function deniesOfFamily(rules: readonly Rule[], family: Family): Parts['d
     parts.denies = { rules: denies, places: places ?? Uint32Array.from(rules.keys()) };
   }
   return parts.denies;
+}
+
+const knownDenies = new WeakMap<readonly Rule[], Parts['denies']>();
+
+/** Returns the deny rules of all families. The same rule list gives the same result each time. */
+export function deniesOf(rules: readonly Rule[]): Parts['denies'] {
+  const found = knownDenies.get(rules);
+  if (found !== undefined) return found;
+  const places = Uint32Array.from([...rules.keys()].filter((place) => rules[place]?.action === 'deny'));
+  const denies = { rules: Array.from(places, (place) => itemAt(rules, place)), places };
+  knownDenies.set(rules, denies);
+  return denies;
 }
 
 function partOf(rules: readonly Rule[], family: Family, isWanted: (rule: Rule) => boolean): Part {

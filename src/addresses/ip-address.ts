@@ -104,6 +104,11 @@ export function containsPrefix(outer: Prefix, inner: Prefix): boolean {
   return outer.length <= inner.length && mask(inner.address, outer.length) === outer.address;
 }
 
+/** Returns whether an IPv6 address is in fe80::/10. */
+export function isLinkLocal(address: bigint): boolean {
+  return address >> 118n === 0xfe80n >> 6n;
+}
+
 export function covers(prefix: Prefix, address: Address): boolean {
   return mask(address, prefix.length) === prefix.address;
 }
@@ -122,6 +127,11 @@ export const EVERY_ADDRESS: Readonly<Record<Family, readonly Prefix[]>> = {
   ipv4: [{ address: 0, length: 0 }],
   ipv6: [{ address: 0n, length: 0 }],
 };
+
+/** Whether one of the prefixes contains every address of a family. */
+export function containsEverything(prefixes: readonly Prefix[], family: Family): boolean {
+  return prefixes.some(({ address, length }) => length === 0 && familyOf(address) === family);
+}
 
 export function familyOf(address: Address): Family {
   return typeof address === 'number' ? 'ipv4' : 'ipv6';
