@@ -2,7 +2,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { u32At } from '#arrays/read.js';
 import { type Address, bindLibrary, textAt } from '#libc/library.js';
-import { guarded, guardedUntilDone } from '#libc/termination-guard.js';
+import { guardedUntilDone } from '#libc/termination-guard.js';
 
 /**
  * Functions of RocksDB's C API (`rocksdb/c.h`). Objects are represented by their addresses; 0 is a null
@@ -288,14 +288,6 @@ export function beside<Given extends readonly unknown[], Result>(
       else next();
     }
   });
-}
-
-/** Makes a native call on this thread, which waits for the result. */
-export function callNow<Given extends readonly unknown[], Result>(
-  call: Beside<Given, Result>,
-  given: readonly [...Given],
-): Result {
-  return guarded(() => call(...given));
 }
 
 /**

@@ -1,7 +1,7 @@
 import { isMainThread } from 'node:worker_threads';
 import { type Address, addressOf, copyAt } from '#libc/library.js';
 import { guarded } from '#libc/termination-guard.js';
-import { beside, callNow, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
+import { beside, closeWithThread, ErrorSlot, librocksdb, takeError } from './librocksdb.js';
 
 // Values of RocksDB's C enums CompressionType and InfoLogLevel.
 const SNAPPY = 1;
@@ -87,15 +87,23 @@ export class RocksDb {
       // write to the disk.
       if (readOnly) lib.rocksdb_options_set_db_log_dir(options, '/dev/null/none');
       const error = new ErrorSlot();
-      // A worker thread waits for the native call. If the thread ended during an asynchronous call, nothing
-      // would close the database, and the process would keep its lock.
-      const call = isMainThread ? beside : callNow;
-      const opened = readOnly
-        ? call(lib.rocksdb_open_for_read_only, [options, folder, 0, error.slot])
-        : call(lib.rocksdb_open, [options, folder, error.slot]);
-      const database = typeof opened === 'number' ? opened : await opened;
-      error.check();
-      return new RocksDb(database);
+      const made = (database: Address): RocksDb => {
+        error.check();
+        return new RocksDb(database);
+      };
+      const { rocksdb_open_for_read_only: openReadOnly, rocksdb_open: openForWrites } = lib;
+      if (isMainThread)
+        return made(
+          await (readOnly
+            ? beside(openReadOnly, [options, folder, 0, error.slot])
+            : beside(openForWrites, [options, folder, error.slot])),
+        );
+      // A worker thread waits for the native call, and the parent cannot terminate the thread before
+      // `closeWithThread` was called. Otherwise nothing would close the database of a thread that ends during
+      // the call, and the process would keep its lock.
+      return guarded(() =>
+        made(readOnly ? openReadOnly(options, folder, 0, error.slot) : openForWrites(options, folder, error.slot)),
+      );
     } finally {
       lib.rocksdb_block_based_options_destroy(tables);
       lib.rocksdb_options_destroy(options);

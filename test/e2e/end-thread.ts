@@ -40,7 +40,11 @@ export async function endThread({ node, topology }: Pick<NodeRig, 'node' | 'topo
         if (method === 'NodeWorker.detachedFromWorker' && params?.sessionId === sessionId) resolve();
       });
     });
-    const message = { id: 1, method: 'Runtime.evaluate', params: { expression: 'process.exit(7)' } };
+    const message = {
+      id: 1,
+      method: 'Runtime.evaluate',
+      params: { expression: 'setImmediate(() => process.exit(7))' },
+    };
     say('NodeWorker.sendMessageToWorker', { sessionId, message: JSON.stringify(message) });
     await gone;
     inspector.close();

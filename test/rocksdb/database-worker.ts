@@ -9,6 +9,8 @@ export type DatabaseAsks = {
   begin(folder: string): Promise<void>;
   /** Begins to open the database in `folder`, and ends the thread with exit code 7 before it is open. */
   exitWhileOpening(folder: string): void;
+  /** Does nothing. The reply tells that the thread runs. */
+  ready(): void;
   /** Ends the thread with an uncaught error. */
   fail(): void;
 };
@@ -35,6 +37,7 @@ new WorkerServer<DatabaseAsks>('a thread with a database').serve({
     void RocksDb.open(folder, false);
     process.exit(7);
   },
+  ready: () => {},
   fail: () => {
     setImmediate(() => {
       throw new Error('as asked');

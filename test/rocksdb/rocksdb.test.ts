@@ -33,6 +33,22 @@ describe('`RocksDb`', () => {
     }
   });
 
+  it('`RocksDb` can open its folder again after the thread was terminated while it opened the database', async () => {
+    const folder = temporaryFolder();
+    for (let round = 0; round < 30; round++) {
+      const thread = new WorkerClient<DatabaseAsks>(
+        { entry, name: 'a thread' },
+        { failed: (reason) => expect.fail(reason) },
+      );
+      await thread.request('ready', []);
+      const begun = thread.request('begin', [folder]).catch(() => {});
+      await delay(round / 10);
+      await thread.end('enough');
+      await begun;
+      await expectWritten(folder);
+    }
+  });
+
   it('`RocksDb` can open its folder again after the thread of the database ended with an uncaught error', async () => {
     const folder = temporaryFolder();
     for (let round = 0; round < 10; round++) {
