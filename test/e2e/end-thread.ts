@@ -12,11 +12,18 @@ type Said = {
   readonly params?: { readonly sessionId: string; readonly workerInfo: { readonly url: string } };
 };
 
+/** The expressions that end a thread: in a task of its event loop, or between any two statements. */
+const EXITS = { task: 'setImmediate(() => process.exit(7))', interrupt: 'process.exit(7)' } as const;
+
 /**
  * Makes the worker thread of the node that runs the built file `file` exit with code 7. The node process
- * continues.
+ * continues. A thread without an event loop, such as the splicing thread, must end by an interrupt.
  */
-export async function endThread({ node, topology }: Pick<NodeRig, 'node' | 'topology'>, file: string): Promise<void> {
+export async function endThread(
+  { node, topology }: Pick<NodeRig, 'node' | 'topology'>,
+  file: string,
+  exit: keyof typeof EXITS = 'task',
+): Promise<void> {
   const socketPath = join(node.folder, 'inspector.sock');
   const relay = topology.node.start(process.execPath, [program('relay'), socketPath, '127.0.0.1', INSPECTOR_PORT]);
   try {
@@ -40,11 +47,7 @@ export async function endThread({ node, topology }: Pick<NodeRig, 'node' | 'topo
         if (method === 'NodeWorker.detachedFromWorker' && params?.sessionId === sessionId) resolve();
       });
     });
-    const message = {
-      id: 1,
-      method: 'Runtime.evaluate',
-      params: { expression: 'setImmediate(() => process.exit(7))' },
-    };
+    const message = { id: 1, method: 'Runtime.evaluate', params: { expression: EXITS[exit] } };
     say('NodeWorker.sendMessageToWorker', { sessionId, message: JSON.stringify(message) });
     await gone;
     inspector.close();

@@ -89,7 +89,7 @@ const FAILING = { running: 'backing_off' };
 /** Ends the thread that runs `file`. Resolves when the service plane inspects connections again. */
 async function fell(file: string): Promise<void> {
   const before = await deaths();
-  await endThread(rig, file);
+  await endThread(rig, file, 'interrupt');
   await eventually(async () => expect(await deaths()).toEqual([...before, FAILING]), soon);
   await eventually(async () => {
     const { body } = await rig.node.request('GET', '/ready');
