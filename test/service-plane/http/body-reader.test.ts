@@ -5,6 +5,7 @@ import type { HttpFault } from '#service-plane/http/fault.js';
 import type { Framing } from '#service-plane/http/fields.js';
 import { BodyReader } from '#service-plane/http/http1/body-reader.js';
 import { chunked, lastChunk } from '#service-plane/http/http1/chunks.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { bytesOf, cutsOf } from './pieces.js';
 
 type Body = {
@@ -157,7 +158,7 @@ describe('BodyReader', () => {
   it.each(bodies)(
     '`BodyReader` reads an HTTP body with the framing %j from the bytes %j, for every split of the bytes',
     (framing, text, expected) => {
-      for (const pieces of cutsOf(bytesOf(text))) expect(readBody(framing, pieces)).toEqual(expected);
+      for (const pieces of cutsOf(bytesOf(text))) expectEqual(readBody(framing, pieces), expected);
     },
   );
 
@@ -165,7 +166,7 @@ describe('BodyReader', () => {
     '`BodyReader` rejects the chunked body %j with the fault %s, for every split of the bytes',
     (text, fault) => {
       for (const pieces of cutsOf(bytesOf(text))) {
-        expect({ ...readBody('chunked', pieces), data: '' }).toEqual({ ...whole, data: '', isComplete: false, fault });
+        expectEqual({ ...readBody('chunked', pieces), data: '' }, { ...whole, data: '', isComplete: false, fault });
       }
     },
   );

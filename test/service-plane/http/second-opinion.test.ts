@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { expectEqual } from '#test/expect-equal.js';
 import { converse } from './conversation.js';
 import { nodeView } from './llhttp.js';
 import { MESSAGES } from './messages.js';
@@ -25,7 +26,7 @@ describe("comparison of the service plane's HTTP parser with Node's parser", () 
     (text) => {
       const bytes = bytesOf(text);
       const whole = converse([bytes]);
-      for (const pieces of cutsOf(bytes)) expect(converse(pieces)).toEqual(whole);
+      for (const pieces of cutsOf(bytes)) expectEqual(converse(pieces), whole);
     },
   );
 
