@@ -113,6 +113,25 @@ describe('the difference of two policies of both families', () => {
     expect([diff.flows.opens, diff.flows.closes, diff.verdict]).toEqual([flows.toString(), '0', 'opens']);
   });
 
+  test('states the lookups that sources of both families gain or lose as one change of each name', () => {
+    const named = (name: string) => (draft: Draft) => {
+      ruleOf(draft, 'api').match.dns_hostname = name;
+      // A rule for TCP without destinations admits lookups of all names.
+      rulesOf(draft).splice(rulesOf(draft).indexOf(ruleOf(draft, 'web')), 1);
+    };
+    const [before, after] = ['old.example.com', 'new.example.com'].map((name) =>
+      dualModelOf(dualOfficeAfter(named(name))),
+    );
+    if (before === undefined || after === undefined) throw new Error('two models are needed');
+    const { lookups, summary } = diffBetween(before, after);
+    const sources = { networks: ['10.1.0.0/24', '2001:db8:1::/64'], except: ['10.1.0.0/29', '2001:db8:1::/120'] };
+    expect(lookups).toMatchObject([
+      { effect: 'opens', names: 'new.example.com', sources },
+      { effect: 'closes', names: 'old.example.com', sources },
+    ]);
+    expect(summary).toContain('lookups of new.example.com open, and 1 more change');
+  });
+
   test.each<[list: string[], texts: string[], notice: string[]]>([
     [['0.0.0.0/0'], ['10.1.0.0/24 except 10.1.0.0/29 → any'], ['flows to every IPv4 destination open']],
     [['::/0'], ['2001:db8:1::/64 except 2001:db8:1::/120 → any IPv6'], ['flows to every IPv6 destination open']],

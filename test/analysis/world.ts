@@ -102,7 +102,7 @@ export function decideIn(policy: Policy, packet: Packet, world: World): Decided 
 }
 
 /** Decides a DNS lookup in a world by a walk over all groups and rules (D11). */
-export function decideLookupIn(policy: Policy, source: number, name: string, world: World): LookupOutcome['verdict'] {
+export function decideLookupIn(policy: Policy, source: Address, name: string, world: World): LookupOutcome['verdict'] {
   for (const group of policy.groups) {
     const applies = scopeOf(group, source, world);
     for (const rule of group.rules)

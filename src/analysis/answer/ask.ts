@@ -1,5 +1,5 @@
 import { formatPrefix, parseCidr } from '#addresses/ip-address.js';
-import { type AddressSpace, type FamilySpans, mergedSpans, spansOf } from '#analysis/engine/address-space.js';
+import { type AddressSpace, type FamilySpans, joinedFamilies, spansOf } from '#analysis/engine/address-space.js';
 import { type Compared, compare, type Region } from '#analysis/engine/comparison.js';
 import { type Change, type Entry, passes } from '#analysis/engine/decision-lists.js';
 import { addressText } from '#contracts/analysis/address-text.js';
@@ -67,12 +67,8 @@ export function askPolicy(
 
 /** Returns the sources of parts of an answer, for each family that has some. */
 function sourcesOf(parts: readonly Part[], spaces: readonly AddressSpace[]): readonly FamilySpans[] {
-  return spaces
-    .map((space) => {
-      const own = parts.filter(({ region }) => region.space === space);
-      return { space, spans: mergedSpans(own.flatMap(({ region }) => region.sources)) };
-    })
-    .filter(({ spans }) => spans.length > 0);
+  const sets = parts.map(({ region: { space, sources } }) => ({ space, spans: sources }));
+  return joinedFamilies(sets, spaces);
 }
 
 /**

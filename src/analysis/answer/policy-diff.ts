@@ -67,7 +67,7 @@ export function policyDiff(before: Policy, after: Policy, options: DiffOptions):
     ]),
   );
   const regions = items.slice(0, limit).map((item) => regionOf(item, compared, finders));
-  const lookups = lookupChanges(compared);
+  const lookups = lookupChanges(compared, spaces);
   const verdict = verdictOf(items.map(({ effect }) => effect).concat(lookups.map(({ effect }) => effect)));
   const isComplete = compared.left.length === 0;
   return {

@@ -154,6 +154,16 @@ const merged = new KeptByList(spansIn);
 export const spansOf = (prefixes: readonly Prefix[], space: AddressSpace): readonly Span[] =>
   merged.of(prefixes, space);
 
+/** Joins sets of addresses to one for each family that has some, in the order of `spaces`. */
+export function joinedFamilies(sets: readonly FamilySpans[], spaces: readonly AddressSpace[]): readonly FamilySpans[] {
+  return spaces
+    .map((space) => ({
+      space,
+      spans: mergedSpans(sets.filter((set) => set.space === space).flatMap(({ spans }) => spans)),
+    }))
+    .filter(({ spans }) => spans.length > 0);
+}
+
 /** Whether two ascending lists of spans have an address in common. */
 export function overlap(left: readonly Span[], right: readonly Span[]): boolean {
   let at = 0;

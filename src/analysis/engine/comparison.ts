@@ -2,7 +2,6 @@ import { itemAt } from '#arrays/read.js';
 import type { Policy, Rule } from '#contracts/policy/policy-model.js';
 import { MAX_RANKS } from '#contracts/policy/verdict-word.js';
 import { Budget, CompileTooLarge } from '#policy/model/budget.js';
-import { LOOKUP_FAMILY } from '#policy/model/rules/rule-coverage.js';
 import {
   type AddressSpace,
   everythingIn,
@@ -283,7 +282,7 @@ class FamilyComparison {
 
   /** Whether the comparison is about DNS lookups too. */
   get #comparesLookups(): boolean {
-    return this.#question === undefined && this.space.family === LOOKUP_FAMILY;
+    return this.#question === undefined;
   }
 
   /** Returns the sources for which a group or default changed, and all groups to which they belong. */

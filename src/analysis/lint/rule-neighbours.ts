@@ -7,7 +7,6 @@ import { hasFlows, type Shape } from '#analysis/engine/rule-shape.js';
 import { itemAt } from '#arrays/read.js';
 import type { Range, Rule } from '#contracts/policy/policy-model.js';
 import type { Budget } from '#policy/model/budget.js';
-import { LOOKUP_FAMILY } from '#policy/model/rules/rule-coverage.js';
 import type { Arrangement } from './arrangement.js';
 import type { GroupPopulation, GroupPopulations } from './group-populations.js';
 import { type Item, NeighbourFlows } from './neighbour-flows.js';
@@ -264,7 +263,6 @@ export class RuleNeighbours {
     readonly lookups: NeighbourLookups;
     readonly near: ByGroup;
   }[] {
-    if (this.rules.space.family !== LOOKUP_FAMILY) return [];
     if (!takesPartInLookups(this.#rule) || this.populations.reaching.length === 0) return [];
     const { hostname } = this.#rule;
     const near = this.#byGroup(

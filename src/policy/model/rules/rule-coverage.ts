@@ -84,9 +84,6 @@ export function isContradictory(rule: Rule): boolean {
   return typeof possible !== 'string' && possible.length === 0;
 }
 
-/** The family of the sources whose DNS lookups are compared and linted. */
-export const LOOKUP_FAMILY: Family = 'ipv4';
-
 /**
  * Whether `earlier` decides all DNS lookups that `later` would decide (D11). This check is separate from
  * `covers`, because a rule that no packet reaches can still decide lookups.
