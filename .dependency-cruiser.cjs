@@ -211,7 +211,12 @@ module.exports = {
       ],
       'Objects of the Kubernetes API → members of selectors. It knows no policy and drives no datapath. No object claims an address of the node itself.',
     ),
-    only('sockets-use-libc', '^src/sockets/', ['^src/libc/', '^src/contracts/'], 'Socket calls that Node lacks.'),
+    only(
+      'sockets-use-libc',
+      '^src/sockets/',
+      ['^src/libc/', '^src/contracts/', '^src/addresses/'],
+      'Socket calls that Node lacks.',
+    ),
     only(
       'splicing-uses-sockets',
       '^src/splicing/',

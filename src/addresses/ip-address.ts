@@ -143,6 +143,14 @@ export function ofFamily<F extends Family>(prefixes: readonly Prefix[], family: 
   return prefixes.every(isOfFamily) ? prefixes : prefixes.filter(isOfFamily);
 }
 
+/**
+ * Returns the part of a source address for which limits count: an IPv4 address, or the upper 64 bits of an
+ * IPv6 address, because a host can have any address of its /64 prefix.
+ */
+export function limitedPart(source: Address): Address {
+  return typeof source === 'number' ? source : source >> 64n;
+}
+
 /** Returns a word of 32 bits that depends on all bits of an address. For hash tables. */
 export function foldedWord(address: Address): number {
   if (typeof address === 'number') return address;

@@ -101,7 +101,7 @@ function problem(
   return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
 }
 
-function contradictions({ api, dns, metrics }: Config, source: Source): ConfigProblem[] {
+function contradictions({ api, dataplane, dns, metrics }: Config, source: Source): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   if (api.tls === null && !isLoopback(api.listen.host)) {
     const message = `${api.listen.host} is not a loopback address, and there is no api.tls: clients would send tokens without encryption`;
@@ -109,6 +109,13 @@ function contradictions({ api, dns, metrics }: Config, source: Source): ConfigPr
   }
   if (dns !== null && dns.minGrantMs > dns.maxGrantMs) {
     problems.push(problem('invalid_value', ['dns', 'min_grant'], 'must not be longer than dns.max_grant', source));
+  }
+  if (dataplane?.ipv6 !== 'enforce') {
+    for (const [index, { host }] of (dns?.listen ?? []).entries()) {
+      if (isIP(host) !== 6) continue;
+      const message = 'is an IPv6 address, which needs dataplane.ipv6: enforce';
+      problems.push(problem('invalid_value', ['dns', 'listen', index], message, source));
+    }
   }
   if (metrics.tls !== null && metrics.listen === null) {
     problems.push(problem('invalid_value', ['metrics', 'tls'], 'must not be given without metrics.listen', source));

@@ -1,5 +1,6 @@
 import type { Server, Socket } from 'node:net';
 import { constants, release } from 'node:os';
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import type { Address, Family } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { check, duplicate, errno, libc } from '#libc/libc.js';
@@ -31,6 +32,8 @@ const { EACCES, EADDRINUSE, EMFILE } = constants.errno;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
 const IP_RECVORIGDSTADDR = 20;
+const SOL_IPV6 = 41;
+const IPV6_V6ONLY = 26;
 const SOL_TCP = 6;
 const TCP_NODELAY = 1;
 const TCP_KEEPIDLE = 4;
@@ -47,9 +50,10 @@ const KEEPALIVE = [
 ] as const;
 const BACKLOG = 1_024;
 const SOCKADDR_BYTES = 16;
-/** Size of struct sockaddr_in6, and the offset of its address. */
+/** Size of struct sockaddr_in6, and the offsets of its address and of its scope. */
 export const SOCKADDR_IN6_BYTES = 28;
 const SOCKADDR_IN6_ADDRESS = 8;
+const SOCKADDR_IN6_SCOPE = 24;
 
 export type SocketOptions = {
   /** The mark (SO_MARK) of all packets that the socket sends; 0 for no mark. */
@@ -65,11 +69,16 @@ export type SocketOptions = {
 
 export type SocketKind = keyof typeof TYPES;
 
+/** The address and port of a socket, in host byte order. */
+export type SocketAddress = { readonly address: Address; readonly port: number };
+
 /** Returns the descriptor of a new non-blocking socket. The caller owns the descriptor. */
 export function openSocket(kind: SocketKind, options: SocketOptions, family: Family = 'ipv4'): number {
   const domain = family === 'ipv4' ? AF_INET : AF_INET6;
   const fd = check('open a socket', libc.socket(domain, TYPES[kind] | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   try {
+    // A socket at `::` would otherwise receive IPv4 packets too, with IPv4-mapped source addresses.
+    if (family === 'ipv6') set(fd, IPV6_V6ONLY, 1, 'receive IPv6 alone', SOL_IPV6);
     setOptions(fd, kind, options);
     return fd;
   } catch (failure) {
@@ -106,15 +115,13 @@ function set(fd: number, name: number, value: number, doing: string, level = SOL
   check(doing, libc.setsockopt(fd, level, name, Uint32Array.of(value), 4));
 }
 
-export function bindSocket(fd: number, { address, port }: { readonly address: number; readonly port: number }): void {
-  if (libc.bind(fd, sockaddr(address, port), SOCKADDR_BYTES) >= 0) return;
+export function bindSocket(fd: number, { address, port }: SocketAddress): void {
+  const name = sockaddr(address, port);
+  if (libc.bind(fd, name, name.length) >= 0) return;
   const number = errno();
   const lacked = number === EACCES ? lacking(['CAP_NET_BIND_SERVICE']).map((name) => ` (${name} missing)`) : [];
-  throw new KernelFailure(`listen on ${dotted(address)}:${port}${lacked.join('')}`, number);
-}
-
-export function dotted(address: number): string {
-  return [24, 16, 8, 0].map((shift) => (address >>> shift) & 0xff).join('.');
+  const host = typeof address === 'number' ? formatAddress(address) : `[${formatAddress(address)}]`;
+  throw new KernelFailure(`listen on ${host}:${port}${lacked.join('')}`, number);
 }
 
 /**
@@ -147,30 +154,28 @@ function preparedSocket(
  * Returns the descriptor of a listening TCP socket. With `isShared`, other sockets may listen on the same
  * address and port.
  */
-export function openListener(
-  at: { readonly address: number; readonly port: number },
-  options: SocketOptions & { readonly isShared?: boolean },
-): number {
-  return preparedSocket('tcp', options, (fd) => {
+export function openListener(at: SocketAddress, options: SocketOptions & { readonly isShared?: boolean }): number {
+  const listen = (fd: number): void => {
     set(fd, SO_REUSEADDR, 1, 'reuse an address');
     if (options.isShared === true) set(fd, SO_REUSEPORT, 1, 'share an address');
     bindSocket(fd, at);
     check('listen', libc.listen(fd, BACKLOG));
-  });
+  };
+  return preparedSocket('tcp', options, listen, familyOf(at.address));
 }
 
 /** Returns the descriptor of a UDP socket that is bound to `at`. */
-export function openReceiver(at: { readonly address: number; readonly port: number }, options: SocketOptions): number {
-  return preparedSocket('udp', options, (fd) => bindSocket(fd, at));
+export function openReceiver(at: SocketAddress, options: SocketOptions): number {
+  return preparedSocket('udp', options, (fd) => bindSocket(fd, at), familyOf(at.address));
 }
 
 /** Returns the descriptor of a UDP socket that is connected to `to`. */
-export function openSender(to: { readonly address: Address; readonly port: number }, options: SocketOptions): number {
+export function openSender(to: SocketAddress, options: SocketOptions): number {
   const name = sockaddr(to.address, to.port);
   const connect = (fd: number): void => {
     check('connect', libc.connect(fd, name, name.length));
   };
-  return preparedSocket('udp', options, connect, typeof to.address === 'number' ? 'ipv4' : 'ipv6');
+  return preparedSocket('udp', options, connect, familyOf(to.address));
 }
 
 /** Returns a descriptor of the same socket. The socket stays open until all its descriptors are closed. */
@@ -189,18 +194,15 @@ export function listenOnDuplicate(server: Server, fd: number): Promise<void> {
   });
 }
 
-/** Returns whether a descriptor is an IPv4 socket of this kind with this local address. */
-export function isBoundTo(
-  fd: number,
-  kind: SocketKind,
-  at: { readonly address: number; readonly port: number },
-): boolean {
+/** Returns whether a descriptor is a socket of this kind with this local address. */
+export function isBoundTo(fd: number, kind: SocketKind, at: SocketAddress): boolean {
   const type = new Uint8Array(4);
   if (libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, type, Uint32Array.of(type.length)) < 0) return false;
   if (new DataView(type.buffer).getUint32(0, true) !== TYPES[kind]) return false;
-  const own = new Uint8Array(SOCKADDR_BYTES);
-  if (libc.getsockname(fd, own, Uint32Array.of(SOCKADDR_BYTES)) < 0) return false;
-  return Buffer.compare(own, sockaddr(at.address, at.port)) === 0;
+  const expected = sockaddr(at.address, at.port);
+  const own = new Uint8Array(expected.length);
+  if (libc.getsockname(fd, own, Uint32Array.of(own.length)) < 0) return false;
+  return Buffer.compare(own, expected) === 0;
 }
 
 /**
@@ -257,20 +259,29 @@ const LINGER_FOR_NOTHING = Uint32Array.of(1, 0);
 /** Returns the bytes of a sockaddr_in or sockaddr_in6. `address` and `port` are in host byte order. */
 export function sockaddr(address: Address, port: number): Uint8Array {
   const bytes = new Uint8Array(typeof address === 'number' ? SOCKADDR_BYTES : SOCKADDR_IN6_BYTES);
-  const view = new DataView(bytes.buffer);
-  view.setUint16(0, typeof address === 'number' ? AF_INET : AF_INET6, true);
-  view.setUint16(2, port);
-  if (typeof address === 'number') view.setUint32(4, address);
-  else {
-    view.setBigUint64(SOCKADDR_IN6_ADDRESS, address >> 64n);
-    view.setBigUint64(SOCKADDR_IN6_ADDRESS + 8, BigInt.asUintN(64, address));
-  }
+  writeSockaddr(new DataView(bytes.buffer), 0, address, port);
   return bytes;
 }
 
-/** Returns the address in a sockaddr_in or sockaddr_in6, in host byte order. */
-export function addressInSockaddr(bytes: Uint8Array): Address {
-  const view = new DataView(bytes.buffer, bytes.byteOffset);
-  if (view.getUint16(0, true) === AF_INET) return view.getUint32(4);
-  return (view.getBigUint64(SOCKADDR_IN6_ADDRESS) << 64n) | view.getBigUint64(SOCKADDR_IN6_ADDRESS + 8);
+/**
+ * Writes a sockaddr_in or sockaddr_in6 to `view`, from byte `at` on, and returns its size. `address` and
+ * `port` are in host byte order.
+ */
+export function writeSockaddr(view: DataView, at: number, address: Address, port: number): number {
+  view.setUint16(at, typeof address === 'number' ? AF_INET : AF_INET6, true);
+  view.setUint16(at + 2, port);
+  // The address of a sockaddr_in; the flow label of a sockaddr_in6.
+  view.setUint32(at + 4, typeof address === 'number' ? address : 0);
+  if (typeof address === 'number') return SOCKADDR_BYTES;
+  view.setBigUint64(at + SOCKADDR_IN6_ADDRESS, address >> 64n);
+  view.setBigUint64(at + SOCKADDR_IN6_ADDRESS + 8, BigInt.asUintN(64, address));
+  view.setUint32(at + SOCKADDR_IN6_SCOPE, 0);
+  return SOCKADDR_IN6_BYTES;
+}
+
+/** Returns the address in a sockaddr_in or sockaddr_in6 at byte `at` of `view`, in host byte order. */
+export function addressInSockaddr(view: DataView, at = 0): Address {
+  if (view.getUint16(at, true) === AF_INET) return view.getUint32(at + 4);
+  const high = view.getBigUint64(at + SOCKADDR_IN6_ADDRESS);
+  return (high << 64n) | view.getBigUint64(at + SOCKADDR_IN6_ADDRESS + 8);
 }

@@ -499,15 +499,33 @@ cluster: { etcd: { endpoints: ["http://a:2379"] }, peer: { listen: "10.1.0.1:794
     ]);
   });
 
-  it('a configuration file is refused if a DNS listener has an IPv6 address, if a DNS upstream has a zone, or if a `rebind_allow` name is malformed', () => {
+  it('a configuration file is refused if a DNS listener has an IPv6 address with a zone or with an IPv4 address in it, if a DNS upstream has a zone, or if a `rebind_allow` name is malformed', () => {
     const text = `version: 1
-dns: { listen: ["[::1]:53"], upstreams: ["[2001:db8::1]:53", "[fe80::1%eth0]:53"], rebind_allow: ["*.a.*", "ok.example"] }
+dns:
+  listen: ["[fe80::1%eth0]:53", "[::ffff:192.0.2.1]:53", "[::1]:53"]
+  upstreams: ["[2001:db8::1]:53", "[fe80::1%eth0]:53"]
+  rebind_allow: ["*.a.*", "ok.example"]
 `;
     expect(problemsOf(text)).toEqual([
-      'invalid_value weir.yaml:2:17: dns.listen.0: must be an IPv4 address',
-      'invalid_value weir.yaml:2:62: dns.upstreams.1: must be an address without a zone',
-      'invalid_value weir.yaml:2:99: dns.rebind_allow.0: must be a name, or `*.` before a name',
+      'invalid_value weir.yaml:3:12: dns.listen.0: must be an address without a zone that is not IPv4-mapped',
+      'invalid_value weir.yaml:3:33: dns.listen.1: must be an address without a zone that is not IPv4-mapped',
+      'invalid_value weir.yaml:4:35: dns.upstreams.1: must be an address without a zone',
+      'invalid_value weir.yaml:5:18: dns.rebind_allow.0: must be a name, or `*.` before a name',
     ]);
+  });
+
+  it.each([
+    ['', false],
+    ['dataplane: { interfaces: [lan0] }', false],
+    ['dataplane: { interfaces: [lan0], ipv6: pass }', false],
+    ['dataplane: { interfaces: [lan0], ipv6: enforce }', true],
+  ])('a configuration file with an IPv6 address in dns.listen and with %j is valid: %s', (dataplane, isValid) => {
+    const text = `version: 1
+dns: { listen: ["10.1.0.1:53", "[2001:db8::1]:53"], upstreams: ["192.0.2.53:53"] }
+${dataplane}
+`;
+    const message = 'is an IPv6 address, which needs dataplane.ipv6: enforce';
+    expect(problemsOf(text)).toEqual(isValid ? [] : [`invalid_value weir.yaml:2:32: dns.listen.1: ${message}`]);
   });
 
   it('a configuration file is refused if a TLS file is missing, or if `dns.min_grant` is longer than `dns.max_grant`', () => {

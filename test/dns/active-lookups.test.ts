@@ -1,13 +1,14 @@
 import { expect, test } from 'vitest';
 import { lookupsOf } from '#contracts/dns/dns-lookups.js';
 import { type Membership, NO_MEMBERS } from '#contracts/kubernetes/membership.js';
-import { verdictWord } from '#contracts/policy/verdict-word.js';
+import { verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { ActiveLookups } from '#dns/resolver/active-lookups.js';
 import { compile } from '#policy/compile/compile.js';
+import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
-import { generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import { generateMembership, generatePolicy, ipv6PacketGenerator, packetGenerator } from '#test/policy/generate.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 import { Random, seedOf } from '#test/seed.js';
 
@@ -55,4 +56,25 @@ test('`ActiveLookups` (decides DNS queries by the policy in force) returns for r
     }
   }
   expect(Math.min(...Object.values(counts))).toBeGreaterThan(100);
+});
+
+test('`ActiveLookups` returns for random policies and sources of both families the verdict of the reference evaluator', () => {
+  const counts = { allow: 0, deny: 0 };
+  const memory = new CompileMemory();
+  for (let number = 0; number < 150; number++) {
+    const random = new Random(seed + number * 104_729);
+    const judged = generatePolicy(random, { groups: 8, rules: 5, families: ['ipv4', 'ipv6'] });
+    const active = new ActiveLookups(lookupsOf(compile(judged, { ipv6: true, memory }), 1), new MemberRecord());
+    const packets = [packetGenerator(random, judged), ipv6PacketGenerator(random, judged)];
+    for (let turn = 0; turn < 100; turn++) {
+      const { source } = random.pick(packets)();
+      const name = random.pick(NAMES);
+      const { rank, verdict, audited } = evaluateLookup(judged, source, name);
+      const word = active.decide(source, wireNameOf(name));
+      const about = { number, turn, source, name };
+      expect({ ...about, word }).toEqual({ ...about, word: verdictWord(rank, verdict, audited) });
+      if (typeof source === 'bigint') counts[verdictOf(word) === 'allow' ? 'allow' : 'deny']++;
+    }
+  }
+  expect(Math.min(...Object.values(counts))).toBeGreaterThan(1_000);
 });

@@ -1,5 +1,7 @@
 import { type Answer, decode, type Packet } from 'dns-packet';
 import { describe, expect, test } from 'vitest';
+import { parseAddress } from '#addresses/ip-address.js';
+import { itemAt } from '#arrays/read.js';
 import type { DnsOptions } from '#dns/dns-options.js';
 import { InFlight } from '#dns/resolver/in-flight.js';
 import { edns, exchange, lookUp, type Opt, query, responseText, TcpClient, UdpClient } from './client.js';
@@ -77,6 +79,16 @@ describe('limits of DNS queries in flight', () => {
     expect([1, 1, 1, 2, 3].map((source) => inFlight.enter(source))).toEqual([true, true, false, true, false]);
     inFlight.leave(1);
     expect([3, 1].map((source) => inFlight.enter(source))).toEqual([true, false]);
+  });
+
+  test('`InFlight` counts all IPv6 addresses of a /64 prefix as one client', () => {
+    const inFlight = new InFlight(10, 2);
+    const sources = ['2001:db8::1', '2001:db8::2', '2001:db8::3', '2001:db8:0:1::1', '0.0.0.0'].map(
+      (text) => parseAddress(text) ?? 0,
+    );
+    expect(sources.map((source) => inFlight.enter(source))).toEqual([true, true, false, true, true]);
+    inFlight.leave(itemAt(sources, 2));
+    expect(inFlight.enter(itemAt(sources, 0))).toBe(true);
   });
 
   test('the limits of queries in flight do not affect 1,000 different questions, sent 100 at a time: each gets the matching answer', async () => {

@@ -1,4 +1,4 @@
-import { connect, type Socket } from 'node:net';
+import { connect, isIPv6, type Socket } from 'node:net';
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised';
 import { type Answer, type DecodedPacket, decode, encode, type Packet, type RecordType } from 'dns-packet';
 import type { Endpoint } from '#dns/dns-options.js';
@@ -35,6 +35,8 @@ export function query(name: string, type: RecordType = 'A', given: Partial<Packe
   return encode({ type: 'query', id, questions: [{ name, type, class: 'IN' }], ...rest, flags });
 }
 
+const loopbackFor = ({ host }: Endpoint): string => (isIPv6(host) ? '::1' : '127.0.0.1');
+
 /** A UDP client that stores the received datagrams in order. */
 export class UdpClient {
   readonly #received: Buffer[] = [];
@@ -50,8 +52,8 @@ export class UdpClient {
     });
   }
 
-  static async at(to: Endpoint, from = '127.0.0.1'): Promise<UdpClient> {
-    const socket = DgramAsPromised.createSocket('udp4');
+  static async at(to: Endpoint, from = loopbackFor(to)): Promise<UdpClient> {
+    const socket = DgramAsPromised.createSocket(isIPv6(to.host) ? 'udp6' : 'udp4');
     await socket.bind(0, from);
     return new UdpClient(socket, to);
   }
@@ -115,7 +117,8 @@ export class TcpClient {
     });
   }
 
-  static async to({ host, port }: Endpoint, from = '127.0.0.1'): Promise<TcpClient> {
+  static async to(at: Endpoint, from = loopbackFor(at)): Promise<TcpClient> {
+    const { host, port } = at;
     const socket = connect({ host, port, localAddress: from, allowHalfOpen: true });
     await new Promise<void>((resolve, reject) => {
       socket.once('connect', resolve);

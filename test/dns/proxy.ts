@@ -26,7 +26,7 @@ export function allowing(
   generation = 1,
 ): Lookups {
   const rules = patterns.map((text) => rule({ hostname: pattern(text), protocol: 6 }));
-  return lookupsOf(compile(policy([group(sources, rules)])), generation);
+  return lookupsOf(compile(policy([group(sources, rules)]), { ipv6: true }), generation);
 }
 
 export function dnsOptions(

@@ -1,6 +1,6 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
 import { ADDRESSES } from '#cli/tour/topology.js';
 import { addIpv6, IPV6 } from '#test/kernel/ipv6.js';
@@ -10,6 +10,8 @@ import { createRig, type NodeRig, policyOf } from './rig.js';
 const HTTP = 8_080;
 const OTHER = 8_081;
 const DUAL = 'dual.example.com';
+/** A name with an IPv6 address at which no host answers. */
+const SILENT = 'silent.example.com';
 const NO_CONNECTION = [28, ''];
 const soon = { timeout: 15_000, interval: 100 };
 const SOURCES = { sources: { ips: [ADDRESSES.client, IPV6.client] } };
@@ -20,9 +22,11 @@ let rig: NodeRig;
  * Runs curl on the client with the node as resolver, and with `words` as further arguments. Returns the exit
  * code and the address of the server.
  */
-async function curl(url: string, ...words: string[]): Promise<unknown> {
+const curl = (url: string, ...words: string[]): Promise<unknown> => curlBy(ADDRESSES.nodeLan, url, ...words);
+
+async function curlBy(resolver: string, url: string, ...words: string[]): Promise<unknown> {
   const resolv = join(rig.node.folder, 'resolv.conf');
-  await writeFile(resolv, `nameserver ${ADDRESSES.nodeLan}\n`);
+  await writeFile(resolv, `nameserver ${resolver}\n`);
   const options = `-sS -o /dev/null --max-time 2 -w '%{remote_ip}' ${words.join(' ')}`;
   const fetch = `mount --bind ${resolv} /etc/resolv.conf && exec curl ${options} '${url}'`;
   const { code, stdout } = await rig.topology.client.run('unshare', '--mount', 'sh', '-c', fetch);
@@ -37,7 +41,8 @@ const rule = (more: object = {}): { readonly match: Readonly<Record<string, unkn
 beforeAll(async () => {
   rig = await createRig('v6names', [], { dataplane: { ipv6: 'enforce' }, sections: { dns: DNS_SECTION } });
   await addIpv6(rig.topology);
-  await startUpstream(rig, [`${DUAL},${ADDRESSES.server},${IPV6.server}`, 'inner.example.org,fd00::1']);
+  const silent = `${SILENT},${ADDRESSES.server},${IPV6.server}99`;
+  await startUpstream(rig, [`${DUAL},${ADDRESSES.server},${IPV6.server}`, silent, 'inner.example.org,fd00::1']);
   const serve = `for (const port of [${HTTP}, ${OTHER}]) require('http').createServer((_, reply) => reply.end()).listen(port, '::', () => console.log())`;
   await firstLine(rig.topology.server.start(process.execPath, ['-e', serve]));
   await rig.put(policyOf([rule()], SOURCES));
@@ -106,6 +111,61 @@ test('the DNS proxy asks an upstream by IPv6 after a reload of the configuration
   expect((await node.request('POST', '/api/v1/config/reload')).status).toBe(200);
 });
 
+describe('a DNS proxy at an IPv6 address', () => {
+  const viaIpv6Alone = { sources: { ips: [IPV6.client] } };
+  const DUAL_RECORDS = [`${DUAL}. A ${ADDRESSES.server}`, `${DUAL}. AAAA ${IPV6.server}`];
+  beforeAll(async () => {
+    const { node } = rig;
+    const file = join(node.folder, 'weir.yaml');
+    const { dns, ...others } = JSON.parse(await readFile(file, 'utf8')) as { dns: { listen: string[] } };
+    const listen = [...dns.listen, `[${IPV6.nodeLan}]:53`];
+    await writeFile(file, JSON.stringify({ ...others, dns: { ...dns, listen } }));
+    expect((await node.request('POST', '/api/v1/config/reload')).body).toMatchObject({ applied: ['/dns/listen'] });
+    await node.ready();
+  });
+  afterAll(() => rig.put(policyOf([rule()], SOURCES)));
+
+  test.each([[[]], [['+tcp']]])(
+    'it answers `dig -6` with %j by the group of the IPv6 source, and denies the IPv4 source that is in no group',
+    async (words) => {
+      await rig.put(policyOf([rule()], viaIpv6Alone));
+      const ask = (server: string, type: string) => dig(rig, server, ...words, DUAL, type);
+      const answers = await Promise.all(['A', 'AAAA'].map((type) => ask(IPV6.nodeLan, type)));
+      expect(answers.flatMap(data)).toEqual(DUAL_RECORDS);
+      expect(await ask(ADDRESSES.nodeLan, 'A')).toMatchObject({ status: 'NXDOMAIN', answers: [] });
+      await rig.put(policyOf([rule()], { sources: { ips: [ADDRESSES.client] } }));
+      expect(await ask(IPV6.nodeLan, 'A')).toMatchObject({ status: 'NXDOMAIN', answers: [] });
+      expect(data(await ask(ADDRESSES.nodeLan, 'A'))).toEqual(DUAL_RECORDS.slice(0, 1));
+    },
+  );
+
+  test('a client that asks it alone reaches a name by the granted IPv6 address, and a name with a silent IPv6 address by IPv4', async () => {
+    await rig.put(policyOf([rule()], viaIpv6Alone));
+    expect(await curlBy(IPV6.nodeLan, viaName())).toEqual([0, IPV6.server]);
+    expect(await curlBy(IPV6.nodeLan, viaName(OTHER))).toEqual(NO_CONNECTION);
+    expect(await curlBy(IPV6.nodeLan, `http://${SILENT}:${HTTP}/`)).toEqual(NO_CONNECTION);
+    await rig.put(policyOf([rule()], SOURCES));
+    expect(await curlBy(IPV6.nodeLan, `http://${SILENT}:${HTTP}/`)).toEqual([0, ADDRESSES.server]);
+  });
+
+  test('a denied lookup of an IPv6 client is a finding with its address, and explain gives the decision for this source', async () => {
+    await rig.put(policyOf([rule()], viaIpv6Alone));
+    expect(await dig(rig, IPV6.nodeLan, 'other.example.org')).toMatchObject({ status: 'NXDOMAIN' });
+    const findings = async (): Promise<unknown> =>
+      (await rig.node.request('GET', `/api/v1/audit/findings?finding_type=dns_deny&src=${IPV6.client}`)).body;
+    const denied = expect.objectContaining({
+      src_ip: IPV6.client,
+      hostname: 'other.example.org',
+      source_groups: ['clients'],
+    });
+    await expect.poll(findings, soon).toMatchObject({ items: expect.arrayContaining([denied]) });
+    const explain = async (src: string) =>
+      (await rig.node.request('POST', '/api/v1/policy/explain', { src, query: DUAL })).body;
+    expect(await explain(IPV6.client)).toMatchObject({ decision: 'allow', rule: 'r0' });
+    expect(await explain(ADDRESSES.client)).toMatchObject({ decision: 'deny', rule: null });
+  });
+});
+
 test('a client reaches the IPv6 address of a name while the node is dead, and after its restart', async () => {
   expect(data(await dig(rig, ADDRESSES.nodeLan, DUAL, 'AAAA'))).toEqual([`${DUAL}. AAAA ${IPV6.server}`]);
   await rig.node.end('SIGKILL');
@@ -113,4 +173,5 @@ test('a client reaches the IPv6 address of a name while the node is dead, and af
   await rig.node.restart();
   await rig.node.ready();
   expect(await curl(viaIpv6())).toEqual([0, IPV6.server]);
+  expect(data(await dig(rig, IPV6.nodeLan, DUAL, 'AAAA'))).toEqual([`${DUAL}. AAAA ${IPV6.server}`]);
 });

@@ -240,12 +240,18 @@ describe('an actor that could not bind its listen address', () => {
       (part) => servicePlaneActor(createBus(), { plane: part, interceptCa: { changed: NEVER } }, null),
     ],
   ];
-  test.each(PARTS)(
-    'a listener whose address was missing is bound as soon as the address appears, before the back-off ends (part of the node: %s)',
-    async (_, actorOf) => {
+  const OF_FAMILIES = [
+    ['IPv4', 0x0a4d_0601, '10.77.6.1/24'],
+    ['IPv6', 0xfd77_0006_0000_0000_0000_0000_0000_0001n, 'fd77:6::1/64'],
+  ] as const;
+  test.each(
+    PARTS.flatMap(([part, actorOf]) => OF_FAMILIES.map(([family, ...of]) => [part, family, actorOf, ...of] as const)),
+  )(
+    'a listener whose address was missing is bound as soon as the address appears, before the back-off ends (part of the node: %s, address of %s)',
+    async (_, _family, actorOf, address, text) => {
       leave = enterNamespace(topology.node.name);
       const part = {
-        open: async () => void libc.close(openListener({ address: 0x0a4d_0601, port: 53 }, { mark: 0 })),
+        open: async () => void libc.close(openListener({ address, port: 53 }, { mark: 0 })),
         watch: () => () => {},
         use: () => {},
       } as unknown as DnsProxy & ServicePlane;
@@ -257,8 +263,9 @@ describe('an actor that could not bind its listen address', () => {
       actor.start();
       try {
         await waitFor(actor, isIn('backing_off'), { timeout: 5_000 });
-        await onNode('addr add 10.77.7.1/24 dev lan0', 'addr add 10.77.6.1/24 dev lan0');
-        await waitFor(actor, isIn('serving'), { timeout: 2_000 });
+        // The kernel accepts a bind to an IPv6 address after duplicate address detection.
+        await onNode('addr add 10.77.7.1/24 dev lan0', `addr add ${text} dev lan0`);
+        await waitFor(actor, isIn('serving'), { timeout: 5_000 });
       } finally {
         actor.stop();
       }

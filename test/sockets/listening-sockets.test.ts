@@ -1,6 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { fstatSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { libc } from '#libc/libc.js';
 import { MSG_DONTWAIT } from '#libc/socket-numbers.js';
 import { type ListeningSocket, ListeningSockets } from '#sockets/listening/listening-sockets.js';
@@ -53,6 +54,27 @@ describe('the listening sockets of a node', () => {
     expect(Object.keys(first.descriptors)).toEqual([NAME, `dns-tcp-127.0.0.1-${FIRST}`]);
     const second = sockets.open('dns', [udpAt(FIRST), tcpAt(FIRST)]);
     expect(second).toEqual({ descriptors: first.descriptors, isKept: true });
+  });
+
+  test('an IPv6 address listens beside all IPv4 addresses, its name in the store has no colon, and the next process takes it over', () => {
+    const at = (address: Address) => (['udp', 'tcp'] as const).map((kind) => ({ kind, address, port: FIRST, mark: 0 }));
+    const { descriptors } = sockets.open('dns', [...at(0n), ...at(0)]);
+    expect(Object.keys(descriptors)).toEqual(
+      ['udp-..', 'tcp-..', 'udp-0.0.0.0', 'tcp-0.0.0.0'].map((name) => `dns-${name}-${FIRST}`),
+    );
+    const next = new ListeningSockets(
+      store,
+      new Map(Object.entries(descriptors).map(([name, fd]) => [name, duplicateSocket(fd)])),
+    );
+    sockets.close('dns');
+    const taken = next.open('dns', [...at(0n), ...at(0)]);
+    expect(taken.isKept).toBe(true);
+    const udp = taken.descriptors[`dns-udp-..-${FIRST}`] ?? -1;
+    expect([
+      isBoundTo(udp, 'udp', { address: 0n, port: FIRST }),
+      isBoundTo(udp, 'udp', { address: 1n, port: FIRST }),
+    ]).toEqual([true, false]);
+    next.close('dns');
   });
 
   test('listening sockets stay in the store of the service manager when their part of the node is closed', () => {

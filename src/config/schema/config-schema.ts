@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import { hostname } from 'node:os';
 import { z } from 'zod';
+import { ipv4MappedBy, parseAddress } from '#addresses/ip-address.js';
 import {
   absolutePath,
   byteSize,
@@ -263,17 +264,23 @@ const policy = z
 
 const isIpv4 = ({ host }: { readonly host: string }): boolean => isIP(host) === 4;
 const NOT_IPV4 = 'must be an IPv4 address';
+const isPlain = ({ host }: { readonly host: string }): boolean => {
+  const address = parseAddress(host);
+  return address !== undefined && ipv4MappedBy({ address, length: 128 }) === undefined;
+};
+const NOT_PLAIN = 'must be an address without a zone that is not IPv4-mapped';
 const hasNoZone = ({ host }: { readonly host: string }): boolean => !host.includes('%');
 const ZONE = 'must be an address without a zone';
 
 const dns = z
   .strictObject({
     listen: z
-      .array(listenAddress('An address.', { addressOnly: true }).refine(isIpv4, { error: NOT_IPV4 }))
+      .array(listenAddress('An address.', { addressOnly: true }).refine(isPlain, { error: NOT_PLAIN }))
       .min(1, 'must have at least one address')
       .meta({
-        description: 'Addresses on which the DNS proxy listens, on UDP and TCP.',
-        form: 'list of `address:port`',
+        description:
+          'Addresses on which the DNS proxy listens, on UDP and TCP. An IPv6 address needs `dataplane.ipv6: enforce`.',
+        form: 'list of `address:port` or `[address]:port`',
       }),
     upstreams: z
       .array(listenAddress('An address.', { addressOnly: true }).refine(hasNoZone, { error: ZONE }))

@@ -5,10 +5,11 @@ import type { Intervals } from '#contracts/policy/interval-map.js';
 /**
  * The tables with which `LookupIndex` decides DNS lookups (D11). They contain only arrays of numbers, so that
  * threads can share them. The number of a pattern is its index in `Program.names`. `words` and `defaults`
- * contain verdict words (rank and verdict in 32 bits).
+ * contain verdict words (rank and verdict in 32 bits). In the tables of IPv6, a source is the number of its
+ * address class.
  */
 export type LookupTables = {
-  /** Maps a source address to its class. The same groups decide the lookups of all sources in a class. */
+  /** Maps a source to its class. The same groups decide the lookups of all sources in a class. */
   readonly sources: Intervals;
   /**
    * For sources with an owner (a Kubernetes object): the populations (sources with the same groups) as in

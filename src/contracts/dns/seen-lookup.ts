@@ -5,7 +5,7 @@ import type { Address } from '#contracts/policy/policy-model.js';
  * are in host byte order, times in milliseconds since 1970.
  */
 export type SeenLookup = {
-  readonly source: number;
+  readonly source: Address;
   /** The name in DNS presentation format, in lower case. */
   readonly hostname: string;
   /** The number of the query type, such as 1 for A. */
@@ -21,7 +21,7 @@ export type SeenLookup = {
  * name.
  */
 export type SeenRebinding = {
-  readonly source: number;
+  readonly source: Address;
   readonly hostname: string;
   readonly address: Address;
   /** The reason why the DNS proxy removed the address from answers, as text for the operator. */

@@ -1,6 +1,7 @@
-import { parseIpv4Address } from '#addresses/ip-address.js';
+import { formatAddress, parseAddress } from '#addresses/ip-address.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import { descriptorIn, type ListeningSocket, type SocketDescriptors } from '#sockets/listening/listening-sockets.js';
+import type { SocketAddress } from '#sockets/socket-options.js';
 
 const BUFFER_BYTES = 4 << 20;
 
@@ -11,10 +12,10 @@ const BUFFER_BYTES = 4 << 20;
 const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
 
 /**
- * An address and port on which the proxy listens, both in host byte order. `isTransparent`: the datapath
- * diverts queries for other DNS servers to this address.
+ * An address and port on which the proxy listens. `isTransparent`: the datapath diverts queries for other DNS
+ * servers to this address.
  */
-export type ListenAt = { readonly address: number; readonly port: number; readonly isTransparent: boolean };
+export type ListenAt = SocketAddress & { readonly isTransparent: boolean };
 
 export function listensAt({ listen, transparent }: Pick<DnsOptions, 'listen' | 'transparent'>): readonly ListenAt[] {
   const all = [
@@ -22,8 +23,8 @@ export function listensAt({ listen, transparent }: Pick<DnsOptions, 'listen' | '
     ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
   ];
   return all.map(({ host, port, isTransparent }) => {
-    const address = parseIpv4Address(host);
-    if (address === undefined) throw new Error(`listen for DNS queries: ${host} is not an IPv4 address`);
+    const address = parseAddress(host);
+    if (address === undefined) throw new Error(`listen for DNS queries: ${host} is not an address`);
     return { address, port, isTransparent };
   });
 }
@@ -52,5 +53,5 @@ export function descriptorsAt(
 }
 
 export function keyOf({ address, port, isTransparent }: ListenAt): string {
-  return `${address}:${port}:${isTransparent}`;
+  return `${formatAddress(address)} ${port} ${isTransparent}`;
 }

@@ -1,5 +1,6 @@
 import { createServer, type Server, type Socket } from 'node:net';
-import { parseIpv4Address } from '#addresses/ip-address.js';
+import { parseAddress } from '#addresses/ip-address.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { FrameReader, framed } from '#dns/wire/message/framing.js';
 import { connectionLimit } from '#sockets/listening/connection-limit.js';
 import { listenOnDuplicate } from '#sockets/socket-options.js';
@@ -16,7 +17,7 @@ const IN_FLIGHT = 64;
  * Answers the DNS queries of one TCP connection. Responses are sent in the order in which they become ready
  * (RFC 7766). While the client does not read responses, the service reads no further queries.
  */
-function serveTcp(socket: Socket, source: number, parts: ListenerParts, idleMs: number): void {
+function serveTcp(socket: Socket, source: Address, parts: ListenerParts, idleMs: number): void {
   const { resolver, counts, unanswered } = parts;
   const frames = new FrameReader(QUERY_BYTES);
   let queries: readonly Uint8Array[] = [];
@@ -106,7 +107,8 @@ export class TcpListener {
   }
 
   #accept(socket: Socket): void {
-    const source = parseIpv4Address(socket.remoteAddress ?? '');
+    // A link-local address has a zone here, and is refused.
+    const source = parseAddress(socket.remoteAddress ?? '');
     if (source === undefined || this.#connections.size >= CONNECTIONS || this.#refuses(socket)) {
       this.parts.counts.refuse('connection');
       socket.destroy();

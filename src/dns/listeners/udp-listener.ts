@@ -1,3 +1,4 @@
+import { isLinkLocal } from '#addresses/ip-address.js';
 import type { Counts } from '#dns/dns-counts.js';
 import type { Resolver } from '#dns/resolver/resolver.js';
 import { duplicateSocket } from '#sockets/socket-options.js';
@@ -29,6 +30,11 @@ export class UdpListener {
     const port = new UdpPort(this.pump, duplicateSocket(fd), {
       onDatagram: (datagram, client, from, to) => {
         if (from === 0) return;
+        // An answer to a link-local address needs a zone, and no packet from such an address is forwarded.
+        if (typeof client === 'bigint' && isLinkLocal(client)) {
+          counts.refuse('link_local');
+          return;
+        }
         unanswered.count++;
         const isAnswered = resolver.answer(datagram, client, false, (response) => {
           unanswered.count--;

@@ -30,7 +30,7 @@ import type { UnforwardedNames } from './unforwarded-names.js';
 const STALE_TTL = 30;
 
 type Done = (response: Uint8Array) => void;
-type PendingClient = { readonly query: Query; readonly source: number; readonly limit: number; readonly done: Done };
+type PendingClient = { readonly query: Query; readonly source: Address; readonly limit: number; readonly done: Done };
 
 /** The parts of the DNS proxy that the resolver uses. The DNS proxy creates and closes these parts. */
 type ResolverParts = {
@@ -84,7 +84,7 @@ export class Resolver {
    * Calls `done` exactly once with the response, perhaps before `answer` returns. If the datagram must not be
    * answered, returns false and does not call `done`.
    */
-  answer(datagram: Uint8Array, source: number, isStream: boolean, done: Done): boolean {
+  answer(datagram: Uint8Array, source: Address, isStream: boolean, done: Done): boolean {
     const query = readQuery(datagram);
     if (!('fault' in query)) this.#resolve(query, source, isStream, done);
     else {
@@ -95,7 +95,7 @@ export class Resolver {
     return true;
   }
 
-  #resolve(query: Query, source: number, isStream: boolean, done: Done): void {
+  #resolve(query: Query, source: Address, isStream: boolean, done: Done): void {
     const refused = refusalOf(query);
     if (refused !== null) {
       this.parts.counts.refuse(refused.reason);

@@ -11,7 +11,7 @@ const ALLOWED = 4_096;
 const NAMED = 100_000;
 
 type Sighting = {
-  source: number;
+  source: Address;
   key: NameKey;
   type: number;
   generation: number;
@@ -21,7 +21,7 @@ type Sighting = {
 };
 
 type Rebinding = RemovedAddress & {
-  readonly source: number;
+  readonly source: Address;
   readonly key: NameKey;
   readonly generation: number;
   count: number;
@@ -42,7 +42,7 @@ export class SeenLookupCounter {
   #lost = 0;
   #lostDenied = 0;
 
-  add(source: number, key: NameKey, type: number, generation: number, word: number): void {
+  add(source: Address, key: NameKey, type: number, generation: number, word: number): void {
     const isDenied = verdictOf(word) !== 'allow';
     if (!isDenied && !this.collectsAllowed) return;
     const found = isDenied ? this.#denied : this.#allowed;
@@ -60,7 +60,7 @@ export class SeenLookupCounter {
   }
 
   /** Records that the DNS rebinding protection removed an address from an answer to the client `source`. */
-  rebound(source: number, key: NameKey, { address, reason }: RemovedAddress, generation: number): void {
+  rebound(source: Address, key: NameKey, { address, reason }: RemovedAddress, generation: number): void {
     const at = `${source} ${address} ${generation} ${reason} ${key}`;
     const known = this.#rebindings.get(at);
     if (known !== undefined) {

@@ -1,22 +1,22 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import { closeOnExec, libc } from '#libc/libc.js';
 import {
-  dotted,
   isBoundTo,
   openListener,
   openReceiver,
+  type SocketAddress,
   type SocketKind,
   type SocketOptions,
   setOptions,
 } from '#sockets/socket-options.js';
 
-/** A socket on which a part of the node listens. `address` and `port` are in host byte order. */
-export type ListeningSocket = SocketOptions & {
-  readonly kind: SocketKind;
-  readonly address: number;
-  readonly port: number;
-  /** The number of this socket among TCP sockets with the same address and port (SO_REUSEPORT). */
-  readonly shared?: number;
-};
+/** A socket on which a part of the node listens. */
+export type ListeningSocket = SocketOptions &
+  SocketAddress & {
+    readonly kind: SocketKind;
+    /** The number of this socket among TCP sockets with the same address and port (SO_REUSEPORT). */
+    readonly shared?: number;
+  };
 /** The descriptors of listening sockets, by the name that `nameOf` returns. */
 export type SocketDescriptors = Readonly<Record<string, number>>;
 /** The parts of the node whose listening sockets survive the process. */
@@ -172,9 +172,13 @@ export class ListeningSockets {
   }
 }
 
-/** Returns the name of a socket. The name identifies the socket in the store, also for the next process. */
+/**
+ * Returns the name of a socket. The name identifies the socket in the store, also for the next process.
+ * systemd allows no colon in a name.
+ */
 function nameOf(part: ListeningPart, { kind, address, port, shared }: ListeningSocket): string {
-  return [part, kind, dotted(address), port, ...(shared === undefined ? [] : [shared])].join('-');
+  const host = formatAddress(address).replaceAll(':', '.');
+  return [part, kind, host, port, ...(shared === undefined ? [] : [shared])].join('-');
 }
 
 /** Returns the descriptor of a socket that `ListeningSockets` has opened. */

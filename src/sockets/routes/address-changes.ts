@@ -6,7 +6,7 @@ const LOOK_MS = 100;
 const IN_USE_MS = 1_000;
 
 /**
- * Reports changes of links and IPv4 addresses in the network namespace of the calling thread. Call `begin`
+ * Reports changes of links and addresses in the network namespace of the calling thread. Call `begin`
  * before an attempt to bind, because changes before `begin` are not reported. Node's event loop cannot watch
  * a netlink socket, so `next` reads the notifications every 100 ms.
  */

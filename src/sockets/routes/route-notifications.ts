@@ -5,11 +5,10 @@ const [LINK, ADDRESS, ROUTE, RULE] = [1 << 0, 1 << 4, 1 << 6, 1 << 7];
 const [IPV6_ADDRESS, IPV6_ROUTE, IPV6_RULE] = [1 << 8, 1 << 10, 1 << 18];
 /**
  * The rtnetlink multicast groups for each subject, one bit per group. `addresses`: changes of the node's
- * links and IPv4 addresses. `sources`: changes that affect the kernel's choice of a source address of either
- * family.
+ * links and addresses. `sources`: changes that affect the kernel's choice of a source address.
  */
 const GROUPS = {
-  addresses: LINK | ADDRESS,
+  addresses: LINK | ADDRESS | IPV6_ADDRESS,
   sources: LINK | ADDRESS | ROUTE | RULE | IPV6_ADDRESS | IPV6_ROUTE | IPV6_RULE,
 } as const;
 

@@ -13,5 +13,5 @@ export function sourceTowards(to: { readonly address: Address; readonly port: nu
   const hasRoute = libc.connect(fd, name, name.length) === 0;
   const isKnown = hasRoute && libc.getsockname(fd, own, Uint32Array.of(own.length)) === 0;
   libc.close(fd);
-  return isKnown ? addressInSockaddr(own) : null;
+  return isKnown ? addressInSockaddr(new DataView(own.buffer)) : null;
 }

@@ -1,8 +1,9 @@
 import { u32At } from '#arrays/read.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
 import { memoryAt } from '#libc/library.js';
-import { AF_INET } from '#libc/socket-numbers.js';
+import { addressInSockaddr, writeSockaddr } from '#sockets/socket-options.js';
 
 /** The maximum number of datagrams in one call of `recvmmsg` or `sendmmsg`. */
 export const BATCH = 64;
@@ -14,11 +15,11 @@ const MAP_PRIVATE_ANONYMOUS = 0x22;
 const MAP_FAILED = 0xffff_ffff_ffff_ffffn;
 
 /**
- * The sizes of struct mmsghdr, sockaddr_in, iovec and the buffer for control messages on 64-bit machines, in
- * bytes.
+ * The sizes of struct mmsghdr, the buffer for a sockaddr_in or sockaddr_in6, iovec and the buffer for control
+ * messages on 64-bit machines, in bytes.
  */
 const HEADER = 64;
-const NAME = 16;
+const NAME = 32;
 const VECTOR = 16;
 const CONTROL = 64;
 /** The positions of four fields of struct mmsghdr, counted in 32-bit words. */
@@ -33,6 +34,7 @@ const MSG_TRUNC = 0x20;
  */
 const CONTROL_HEADER = 16;
 const IP_ORIGDSTADDR = 20;
+const SOCKADDR_IN = 16;
 const IP_PKTINFO = 8;
 const PKTINFO = 12;
 const PKTINFO_SPACE = 32;
@@ -96,9 +98,9 @@ export class BatchMemory {
     return this.#data.subarray(start, start + u32At(this.#words, header + LENGTH));
   }
 
-  /** Returns the IPv4 address of the sender of the datagram in buffer `slot`, in host byte order. */
-  address(slot: number): number {
-    return this.#names.getUint32(slot * NAME + 4);
+  /** Returns the address of the sender of the datagram in buffer `slot`, in host byte order. */
+  address(slot: number): Address {
+    return addressInSockaddr(this.#names, slot * NAME);
   }
 
   port(slot: number): number {
@@ -106,13 +108,13 @@ export class BatchMemory {
   }
 
   /**
-   * Returns the destination address of the datagram in buffer `slot`, in host byte order. Returns 0 if the
-   * socket does not have the option IP_RECVORIGDSTADDR.
+   * Returns the destination address of the IPv4 datagram in buffer `slot`, in host byte order. Returns 0 if
+   * the socket does not have the option IP_RECVORIGDSTADDR.
    */
   destination(slot: number): number {
     const at = slot * CONTROL;
     const length = u32At(this.#words, (slot * HEADER) / 4 + CONTROL_LENGTH);
-    if (length < CONTROL_HEADER + NAME || this.#controls.getInt32(at + 12, true) !== IP_ORIGDSTADDR) return 0;
+    if (length < CONTROL_HEADER + SOCKADDR_IN || this.#controls.getInt32(at + 12, true) !== IP_ORIGDSTADDR) return 0;
     return this.#controls.getUint32(at + CONTROL_HEADER + 4);
   }
 
@@ -120,13 +122,11 @@ export class BatchMemory {
    * Writes a datagram to buffer `slot`, to be sent by `sendmmsg`. With `port` 0, the kernel sends the
    * datagram to the connected peer. With `from` 0, the kernel uses the socket's own source address.
    */
-  toSend(slot: number, bytes: Uint8Array, address: number, port: number, from: number): void {
+  toSend(slot: number, bytes: Uint8Array, address: Address, port: number, from: number): void {
     this.#data.set(bytes, slot * SLOT_BYTES);
     this.#vectors[(slot * VECTOR) / 4 + 2] = bytes.length;
-    this.#words[(slot * HEADER) / 4 + NAME_LENGTH] = port === 0 ? 0 : NAME;
-    this.#names.setUint16(slot * NAME, AF_INET, true);
-    this.#names.setUint16(slot * NAME + 2, port);
-    this.#names.setUint32(slot * NAME + 4, address);
+    const nameBytes = writeSockaddr(this.#names, slot * NAME, address, port);
+    this.#words[(slot * HEADER) / 4 + NAME_LENGTH] = port === 0 ? 0 : nameBytes;
     this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] = from === 0 ? 0 : PKTINFO_SPACE;
     if (from !== 0) this.#sendFrom(slot * CONTROL, from);
   }

@@ -52,9 +52,9 @@ export class LookupIndex {
   }
 
   /**
-   * Returns the verdict word that decides whether `source` may look up the name `key`. `set` is the index of
-   * the set of groups that selects the Kubernetes object that owns the source; undefined if no object owns
-   * it.
+   * Returns the verdict word that decides whether `source` may look up the name `key`. `source` is an IPv4
+   * address, or the number of the class of an IPv6 address. `set` is the index of the set of groups that
+   * selects the Kubernetes object that owns the source; undefined if no object owns it.
    */
   decide(source: number, key: string, set?: number): number {
     const { classes, members } = this.#tables;
