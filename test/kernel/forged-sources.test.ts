@@ -275,22 +275,21 @@ describe('IPv6 packets with a forged source to the node', () => {
     sh(`for name in all lan0 wan0; do echo ${on ? 1 : 0} > /proc/sys/net/ipv6/conf/$name/forwarding; done`);
   beforeAll(async () => {
     await addIpv6(topology);
-    sh('nft add rule inet seen in meta nfproto ipv6 udp dport 4000 counter');
+    sh('nft add rule inet seen in meta nfproto ipv6 udp dport 4000 counter; ip addr add fd79:1::1/64 dev ext0 nodad');
   });
   afterAll(() => kernelForwards(true));
 
-  /**
-   * Sends a datagram from the side of the client to the node. Returns whether it reaches a later chain of the
-   * input hook.
-   */
-  function reaches(source: string): boolean {
-    const before = counts().at(-1) ?? 0;
-    const frame = ipv6Frame(ipv6Packet(source, IPV6.nodeLan, { sourcePort: 1_000, destinationPort: 4_000 }));
+  /** Sends a datagram to the node. Returns whether it reaches a later chain of the input hook. */
+  function arrivesByIpv6(by: By, source: string, port = OWN_PORT): boolean {
+    const before = counts();
+    const destination = by === 'ext0' ? 'fd79:1::1' : IPV6.nodeLan;
+    const frame = ipv6Frame(ipv6Packet(source, destination, { sourcePort: 1_000, destinationPort: port }));
     frame.set(STATION.split(':').map((byte) => Number.parseInt(byte, 16)));
-    wires.lan0.send(frame);
+    wires[by].send(frame);
     sleep(60);
-    return (counts().at(-1) ?? 0) > before;
+    return counts().join() !== before.join();
   }
+
   /** An address behind another interface, an address of the node, and one without a route. */
   const forged = [IPV6.server, IPV6.nodeLan, '2001:db8::1'];
 
@@ -306,9 +305,41 @@ describe('IPv6 packets with a forged source to the node', () => {
       police({ ipv6: 'enforce', policeLocal: true, reversePath });
       datapath?.stage(compile(defaultOnly('allow'), { ipv6: true }), 2);
       datapath?.flip();
+      const reaches = (source: string): boolean => arrivesByIpv6('lan0', source, 4_000);
       expect([reaches(IPV6.client), reaches('fe80::2')]).toEqual([true, true]);
       expect(forged.filter(reaches)).toEqual(accepted);
       expect(datapath?.look()).toEqual([]);
     },
   );
+
+  const ELSEWHERE_IPV6 = [IPV6.client, IPV6.server];
+  const NOWHERE_IPV6 = [IPV6.nodeLan, 'fd79:1::1', '2001:db8::1'];
+  test.each([
+    ['strict', []],
+    ['loose', ELSEWHERE_IPV6],
+    ['off', [...ELSEWHERE_IPV6, ...NOWHERE_IPV6]],
+  ] as const)(
+    'with reverse_path: %s, a socket of the DNS proxy receives from an unpoliced interface only IPv6 packets whose source that check accepts',
+    (reversePath, accepted) => {
+      police({ ipv6: 'enforce', reversePath });
+      expect(['fd79:1::2', 'fe80::2'].filter((source) => !arrivesByIpv6('ext0', source))).toEqual([]);
+      const sources = [...ELSEWHERE_IPV6, ...NOWHERE_IPV6];
+      expect(sources.filter((source) => arrivesByIpv6('ext0', source))).toEqual(accepted);
+      expect(sources.filter((source) => !arrivesByIpv6('ext0', source, OTHER_PORT))).toEqual([]);
+      expect(datapath?.look()).toEqual([]);
+    },
+  );
+
+  test('a forged IPv6 packet from a policed interface does not reach a socket of the DNS proxy, whether the interface forwards or not', () => {
+    for (const forwards of [true, false]) {
+      kernelForwards(forwards);
+      police({ ipv6: 'enforce' });
+      datapath?.stage(compile(defaultOnly('allow'), { ipv6: true }), 2);
+      datapath?.flip();
+      expect([forwards, forged.filter((source) => arrivesByIpv6('lan0', source))]).toEqual([forwards, []]);
+      expect([forwards, arrivesByIpv6('lan0', IPV6.client)]).toEqual([forwards, true]);
+      datapath?.close();
+      detach(topology.pinPath);
+    }
+  });
 });
