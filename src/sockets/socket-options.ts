@@ -97,6 +97,7 @@ export function setOptions(fd: number, kind: SocketKind, options: SocketOptions)
     setBuffer(fd, SO_SNDBUFFORCE, SO_SNDBUF, bufferBytes);
   }
   if (isTransparent) {
+    // This option makes sockets of both families transparent.
     set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
     if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'request the destination of datagrams', SOL_IP);
   }
@@ -218,19 +219,20 @@ function setForBytes(fd: number): void {
 }
 
 /**
- * Returns the descriptor of a TCP socket that is bound to `from.address`, which may belong to another host.
- * The source port is `from.port`, or a free port if the kernel refuses `from.port`. The caller gives the
- * descriptor to Node, which connects the socket.
+ * Returns the descriptor of a TCP socket that is bound to `address`, which may belong to another host. The
+ * source port is `port`, or a free port if the kernel refuses `port`. The caller gives the descriptor to
+ * Node, which connects the socket.
  */
-export function openConnector(from: { readonly address: number; readonly port: number }, mark: number): number {
-  return preparedSocket('tcp', { mark, isTransparent: true }, (fd) => {
+export function openConnector({ address, port }: SocketAddress, mark: number): number {
+  const bindTo = (fd: number, name: Uint8Array): boolean => libc.bind(fd, name, name.length) >= 0;
+  const bind = (fd: number): void => {
     if (isReserved(fd, 'connection')) throw new KernelFailure('open a socket', EMFILE);
     set(fd, SO_REUSEADDR, 1, 'reuse an address');
-    if (libc.bind(fd, sockaddr(from.address, from.port), SOCKADDR_BYTES) < 0) {
-      if (errno() !== EADDRINUSE && errno() !== EACCES) check('bind to the address of a client', -1);
-      check('bind to the address of a client', libc.bind(fd, sockaddr(from.address, 0), SOCKADDR_BYTES));
-    }
-  });
+    if (bindTo(fd, sockaddr(address, port))) return;
+    if (errno() !== EADDRINUSE && errno() !== EACCES) check('bind to the address of a client', -1);
+    check('bind to the address of a client', bindTo(fd, sockaddr(address, 0)) ? 0 : -1);
+  };
+  return preparedSocket('tcp', { mark, isTransparent: true }, bind, familyOf(address));
 }
 
 /** Closes a TCP socket with a reset (RST), and drops the data that the socket has not sent. */
