@@ -11,6 +11,7 @@ import type { Cluster, ClusterOptions } from '#cluster/cluster.js';
 import type { PeerIdentity } from '#cluster/peers/peer-identity.js';
 import type { Config } from '#config/config.js';
 import type { DnsSettings, ServicePlaneSettings } from '#contracts/config/config-reload.js';
+import { policedFamilies } from '#contracts/datapath/datapath-options.js';
 import type { HostnamePattern } from '#contracts/policy/policy-model.js';
 import { exemptBit, upstreamBits } from '#dataplane/abi/settings.js';
 import type { DnsOptions } from '#dns/dns-options.js';
@@ -67,7 +68,8 @@ export function servicePlaneOptions(
   if (address === undefined) throw new Error(`service_plane.listen: ${listen.host} is not an IPv4 address`);
   const mark = dataplane === null ? 0 : exemptBit(dataplane.markMask);
   const upstreamMark = dataplane === null ? 0 : upstreamBits(dataplane.markMask);
-  return { ...plane, listen: { address, port: listen.port }, mark, upstreamMark };
+  const families = policedFamilies(dataplane ?? { ipv6: 'drop' });
+  return { ...plane, families, listen: { address, port: listen.port }, mark, upstreamMark };
 }
 
 /**

@@ -3,7 +3,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { NodeOptions } from '#cli/tour/node-process.js';
-import { ADDRESSES } from '#cli/tour/topology.js';
+import { ADDRESSES, type NamespaceCommands } from '#cli/tour/topology.js';
 import { makeCertificates, SERVER_NAME, type ServerCertificate } from '#test/service-plane/certificates.js';
 import { createRig, type NodeRig } from './rig.js';
 
@@ -38,10 +38,10 @@ export type InspectedRig = NodeRig & {
    */
   serve(port: number, shown: ServerCertificate, ...options: string[]): Promise<ChildProcess>;
   /**
-   * Starts an HTTPS server on the server host that answers with the parsed request. Resolves when the server
-   * listens.
+   * Starts an HTTPS server on `host`, by default the server host, that answers with the parsed request.
+   * Resolves when it listens.
    */
-  web(port: number, shown: ServerCertificate): Promise<ChildProcess>;
+  web(port: number, shown: ServerCertificate, host?: NamespaceCommands): Promise<ChildProcess>;
   /** Runs `openssl s_client` on the client host, and sends `input` over the TLS connection. */
   dial(port: number, options: readonly string[], input?: string): Promise<Dialled>;
   curl(
@@ -96,9 +96,9 @@ export async function createInspectedRig(
       });
       return child;
     },
-    web: async (port, { certPem, keyPem }) => {
+    web: async (port, { certPem, keyPem }, host = server) => {
       const files = [await file(`web-${port}.pem`, certPem), await file(`web-${port}.key`, keyPem)];
-      const child = server.start(process.execPath, ['-e', SERVER, String(port), ...files]);
+      const child = host.start(process.execPath, ['-e', SERVER, String(port), ...files]);
       await new Promise((resolve) => child.stdout?.once('data', resolve));
       return child;
     },

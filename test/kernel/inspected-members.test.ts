@@ -128,7 +128,9 @@ beforeEach(async () => {
   const limits = { maxConnections: 16, maxConnectionsPerSource: 16 };
   const settings = { upstreamCa: 'system', deniedHttp: '403' as const, ...limits };
   const marks = { mark: MARK, upstreamMark: UPSTREAM_MARK };
-  plane = createServicePlane({ listen: LISTEN, workers: 2, ...settings, ...marks }, undefined, () => members.list());
+  plane = createServicePlane({ families: ['ipv4'], listen: LISTEN, workers: 2, ...settings, ...marks }, undefined, () =>
+    members.list(),
+  );
   await plane.open();
   const image = new PolicyWriter().write(policy, texts);
   plane.use({ generation: 1, program: null, policy: image, intercepts: false, scope });

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { firstLine } from '#cli/tour/node-process.js';
-import { ADDRESSES, type Namespace, type NamespaceCommands, namespaceOf } from '#cli/tour/topology.js';
+import { ADDRESSES, type Namespace, type NamespaceCommands } from '#cli/tour/topology.js';
 import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
 import { IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
 import { detach } from '#dataplane/thread/detach.js';
@@ -14,7 +14,7 @@ import { type Ipv6FrameOptions, NEXT, optionHeader } from '#test/dataplane/ipv6-
 import { group, policy, rule } from '#test/policy/sample.js';
 import { type BridgedTopology, createBridge } from './bridged.js';
 import { datapathOptions } from './datapath-options.js';
-import { addIpv6, IPV6 } from './ipv6.js';
+import { addFar, addIpv6, FAR, IPV6 } from './ipv6.js';
 import { ipv6Address, ipv6Frame, ipv6Packet } from './ipv6-frames.js';
 import { enterNamespace } from './namespace.js';
 import { defaultOnly } from './policies.js';
@@ -26,7 +26,6 @@ const HTTP = 8_000;
 const ONLY_IPV4 = 8_001;
 const BYTES = 4 << 20;
 const ROUTER_ALERT = { kind: NEXT.hopByHop, bytes: [0, 0, 5, 2, 0, 0, 1, 0] };
-const FAR = { gateway: 'fd77:3::1', host: 'fd77:3::2' } as const;
 
 /**
  * Serves HTTP on the two ports (`PUT` answers the number of bytes of the body, `GET /big` has a large body),
@@ -70,23 +69,8 @@ async function serve(space: NamespaceCommands): Promise<ChildProcess> {
 
 beforeAll(async () => {
   await addIpv6(topology);
-  far = await namespaceOf('v6far');
-  const { node, server } = topology;
-  await server.must(
-    'sh',
-    '-ec',
-    `echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
-     ip link add far0 mtu 1280 type veth peer name eth0 netns ${far.name}
-     ip link set far0 up; ip addr add ${FAR.gateway}/64 dev far0 nodad`,
-  );
-  // The host behind the link offers segments of 1,440 bytes, so that the path needs packet-too-big.
-  await far.must(
-    'sh',
-    '-ec',
-    `ip link set eth0 up; ip addr add ${FAR.host}/64 dev eth0 nodad; ip -6 route add default via ${FAR.gateway} mtu 1280 advmss 1440`,
-  );
-  await node.must('ip', '-6', 'route', 'add', 'fd77:3::/64', 'via', IPV6.server);
-  await Promise.all([server, far].map(serve));
+  far = await addFar(topology);
+  await Promise.all([topology.server, far].map(serve));
 });
 afterAll(() => far?.remove());
 

@@ -1,4 +1,4 @@
-import type { Topology } from '#cli/tour/topology.js';
+import { type Namespace, namespaceOf, type Topology } from '#cli/tour/topology.js';
 
 export const IPV6 = {
   client: 'fd77:1::2',
@@ -29,4 +29,28 @@ export async function addIpv6({ client, node, server }: Topology): Promise<void>
     await space.must('ip', 'addr', 'replace', `${address}/64`, 'dev', device, 'nodad');
   await client.must('ip', '-6', 'route', 'replace', 'default', 'via', IPV6.nodeLan);
   await server.must('ip', '-6', 'route', 'replace', 'default', 'via', IPV6.nodeWan);
+}
+
+export const FAR = { host: 'fd77:3::2', gateway: 'fd77:3::1' } as const;
+
+/**
+ * Makes a host behind the server, over a link with an MTU of 1280 bytes. The host offers segments of 1,440
+ * bytes, so that the path needs packet-too-big.
+ */
+export async function addFar({ node, server }: Topology): Promise<Namespace> {
+  const far = await namespaceOf('v6far');
+  await server.must(
+    'sh',
+    '-ec',
+    `echo 1 > /proc/sys/net/ipv6/conf/all/forwarding
+     ip link add far0 mtu 1280 type veth peer name eth0 netns ${far.name}
+     ip link set far0 up; ip addr add ${FAR.gateway}/64 dev far0 nodad`,
+  );
+  await far.must(
+    'sh',
+    '-ec',
+    `ip link set eth0 up; ip addr add ${FAR.host}/64 dev eth0 nodad; ip -6 route add default via ${FAR.gateway} mtu 1280 advmss 1440`,
+  );
+  await node.must('ip', '-6', 'route', 'add', 'fd77:3::/64', 'via', IPV6.server);
+  return far;
 }

@@ -2,6 +2,7 @@ import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
+import { FAMILIES } from '#contracts/policy/policy-model.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
 import { createServicePlane } from '#service-plane/thread/service-plane-threads.js';
@@ -22,6 +23,7 @@ beforeEach(async () => {
   upstreamCa = join(temporaryFolder(), 'roots.pem');
   writeFileSync(upstreamCa, rootPem);
   plane = createServicePlane({
+    families: FAMILIES,
     listen: { address: LOOPBACK, port: await freePort() },
     workers: 2,
     upstreamCa,

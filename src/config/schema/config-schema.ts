@@ -337,7 +337,7 @@ const dns = z
 const servicePlane = z
   .strictObject({
     listen: listenAddress(
-      'Address of this node to which the datapath redirects connections. No other service may use it.',
+      'Address of this node to which the datapath redirects connections of IPv4. No other service may use it. With `dataplane.ipv6: enforce`, the service plane also listens at 100::443, with the same port.',
       {
         addressOnly: true,
       },

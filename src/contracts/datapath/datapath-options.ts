@@ -1,4 +1,5 @@
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import { FAMILIES, type Family, type Prefix } from '#contracts/policy/policy-model.js';
+import type { PlaneListen } from '#contracts/service-plane/plane-address.js';
 import type { FlowState, ReversePath } from './datapath-numbers.js';
 
 /** For each flow state, the time in milliseconds without a packet after which a flow in this state ends. */
@@ -41,11 +42,8 @@ export type DatapathOptions = {
   readonly translated?: readonly Prefix<number>[];
   /** Whether the datapath redirects DNS lookups for any destination address to the DNS proxy. */
   readonly divertDns?: boolean;
-  /**
-   * The IPv4 address and port where the service plane (TLS and HTTP inspection) listens; null without a
-   * service plane.
-   */
-  readonly servicePlane?: { readonly address: number; readonly port: number } | null;
+  /** Where the service plane (TLS and HTTP inspection) listens; null without a service plane. */
+  readonly servicePlane?: PlaneListen | null;
   /** The maximum number of addresses that can match hostname patterns (have a grant) at the same time. */
   readonly grantCapacity: number;
   /**
@@ -81,6 +79,11 @@ export type DatapathOptions = {
   /** Whether BPF programs look up connections in conntrack. By default they do if the kernel permits it. */
   readonly readsConntrack?: boolean;
 };
+
+/** Returns the IP families to which policies apply. */
+export function policedFamilies({ ipv6 }: Pick<DatapathOptions, 'ipv6'>): readonly Family[] {
+  return ipv6 === 'enforce' ? FAMILIES : ['ipv4'];
+}
 
 export const DEFAULT_TIMEOUTS_MS: FlowTimeouts = {
   tcp_syn_sent: 60_000,

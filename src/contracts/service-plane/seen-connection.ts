@@ -1,4 +1,4 @@
-import type { Verdict } from '#contracts/policy/policy-model.js';
+import type { Address, Verdict } from '#contracts/policy/policy-model.js';
 import type { Decider } from '#contracts/policy/rule-names.js';
 
 /**
@@ -8,9 +8,9 @@ import type { Decider } from '#contracts/policy/rule-names.js';
 export type SeenConnection = {
   readonly kind: 'tls' | 'http';
   readonly atMs: number;
-  readonly source: number;
+  readonly source: Address;
   readonly sourcePort: number;
-  readonly destination: number;
+  readonly destination: Address;
   readonly destinationPort: number;
   readonly generation: number;
   /**

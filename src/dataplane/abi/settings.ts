@@ -1,4 +1,5 @@
 import { mask } from '#addresses/ip-address.js';
+import { putAddress } from '#addresses/memory-words.js';
 import {
   FLOW_STATE,
   FLOW_STATES,
@@ -9,6 +10,7 @@ import {
 } from '#contracts/datapath/datapath-numbers.js';
 import { type FlowTimeouts, MAX_TRANSLATED } from '#contracts/datapath/datapath-options.js';
 import type { Family, Prefix } from '#contracts/policy/policy-model.js';
+import { type PlaneListen, planeAddress } from '#contracts/service-plane/plane-address.js';
 import { setShift } from './flow.js';
 
 /**
@@ -83,7 +85,7 @@ export type Settings = {
   /** Whether the datapath redirects DNS queries to the DNS proxy, for every destination address. */
   readonly divertDns?: boolean;
   /** Where the service plane accepts connections to inspect; undefined if no service plane runs. */
-  readonly servicePlane?: { readonly address: number; readonly port: number } | null | undefined;
+  readonly servicePlane?: PlaneListen | null | undefined;
 };
 
 export const SETTINGS_OFFSETS = {
@@ -188,8 +190,8 @@ export function upstreamBits(markMask: number): number {
 }
 
 /**
- * Returns the settings in the layout of the BPF object of a family. The object of IPv6 has no service plane
- * (TLS and HTTP inspection) and no translated addresses, because those of `settings` are addresses of IPv4.
+ * Returns the settings in the layout of the BPF object of a family. The object of IPv6 has no translated
+ * addresses, because those of `settings` are addresses of IPv4.
  */
 export function encodeSettings(settings: Settings, family: Family = 'ipv4'): Uint8Array {
   const { offsets, bytes: size } = LAYOUTS[family];
@@ -213,9 +215,11 @@ export function encodeSettings(settings: Settings, family: Family = 'ipv4'): Uin
     if (state >= FLOW_STATES) throw new RangeError(`encode the datapath settings: there is no flow state ${state}`);
     set(offsets.timeouts + 4 * state, Math.ceil((ms * 1e6) / TICK_NS));
   }
-  const { servicePlane, translated = [] } = family === 'ipv4' ? settings : {};
-  set(offsets.plane_address, servicePlane?.address ?? 0);
-  set(offsets.plane_port, servicePlane?.port ?? 0);
+  const { servicePlane, translated = [] } = family === 'ipv4' ? settings : { ...settings, translated: [] };
+  if (servicePlane != null) {
+    putAddress(new Uint32Array(bytes.buffer), offsets.plane_address / 4, planeAddress(servicePlane, family));
+    set(offsets.plane_port, servicePlane.port);
+  }
   set(offsets.share_scale, Math.round(settings.flowShare * 2 * SHARE_ONE));
   set(offsets.share_from, settings.flowShare >= 1 ? NO_LIMIT : Math.floor(settings.flowCapacity / 2));
   flag(offsets.pass_ipv6, settings.passIpv6);

@@ -156,7 +156,7 @@ function namesOf(met: readonly Interface[]): string {
 }
 
 function outsideInterfaces(): ReadonlySet<number> {
-  const tables = listRules().flatMap(({ action, table }) => (action === 'table' ? table : []));
+  const tables = listRules('ipv4').flatMap(({ action, table }) => (action === 'table' ? table : []));
   return new Set([...new Set(tables)].flatMap(defaultInterfaces));
 }
 

@@ -1,6 +1,5 @@
 import type { Review } from '#contracts/datapath/datapath.js';
-import { type DatapathOptions, matchesInterface } from '#contracts/datapath/datapath-options.js';
-import type { Family } from '#contracts/policy/policy-model.js';
+import { type DatapathOptions, matchesInterface, policedFamilies } from '#contracts/datapath/datapath-options.js';
 import type { Hooks } from '#dataplane/attach/interface-hooks.js';
 import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
 import { type Link, listLinks } from '#dataplane/attach/interfaces/netlink-interfaces.js';
@@ -43,7 +42,7 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, d
   const { policed } = hooks.interfaces();
   const links: readonly Link[] = listLinks();
   const bridged = policedPorts(policed, options, links);
-  const families: readonly Family[] = options.ipv6 === 'enforce' ? ['ipv4', 'ipv6'] : ['ipv4'];
+  const families = policedFamilies(options);
   const translation = reviewNat(policed, nat, portsWithNetfilter(bridged));
   const faults = [
     ...alternativeNameFaults(hooks.names, policed, links),
@@ -54,7 +53,9 @@ export function review({ options, hooks, guard, thirdPartyHooks, nat, diverts, d
     ...(families.includes('ipv6') ? forwardingFaults(policed, bridged) : []),
     ...translation.faults,
     ...flowtableFaults(policed, flowtables(families)),
-    ...(diverts ? diversionFaults(options.markMask, [...hooks.names, ...policed.map(({ name }) => name)]) : []),
+    ...(diverts
+      ? diversionFaults(options.markMask, [...hooks.names, ...policed.map(({ name }) => name)], families)
+      : []),
   ];
   const warnings = [
     ...(options.ipv6 === 'enforce' ? ipv6NatWarnings(nat) : []),
@@ -162,7 +163,7 @@ const TABLE_LOCAL = 255;
  */
 function unroutableLookupWarnings(): string[] {
   const tables = new Set(
-    listRules().flatMap(({ action, table, mark }) => (action === 'table' && mark === 0 ? [table] : [])),
+    listRules('ipv4').flatMap(({ action, table, mark }) => (action === 'table' && mark === 0 ? [table] : [])),
   );
   if ([...tables].some((table) => table !== TABLE_LOCAL && hasDefaultRoute(table))) return [];
   return [

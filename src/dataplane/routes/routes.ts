@@ -77,16 +77,17 @@ export function readRoutes(family: Family = 'ipv4'): Route<Address>[] | null {
  */
 export function routesOfTable(
   table: number,
+  family: Family,
 ): { readonly type: number; readonly length: number; readonly tos: number }[] {
   // If the routing table does not exist or has no routes, the last message of the dump contains an error.
   // `dump` ignores that error, so the result is empty.
-  return filtered(RTA.table, table, (socket, request) =>
+  const read = (socket: NetlinkSocket, request: Uint8Array) =>
     socket.dump(RTM_GETROUTE, RTM_NEWROUTE, request).map((message) => ({
       type: message.getUint8(HEADER.type),
       length: message.getUint8(HEADER.destinationBits),
       tos: message.getUint8(HEADER.tos),
-    })),
-  );
+    }));
+  return filtered(RTA.table, table, read, family);
 }
 
 /**

@@ -1,5 +1,6 @@
+import type { Family } from '#contracts/policy/policy-model.js';
 import { attributesIn, NETLINK_ROUTE, NetlinkSocket, viewOf } from '#libc/netlink.js';
-import { AF_INET } from '#libc/socket-numbers.js';
+import { AF_INET, AF_INET6 } from '#libc/socket-numbers.js';
 
 const RTM_NEWRULE = 32;
 const RTM_GETRULE = 34;
@@ -40,7 +41,7 @@ const ACTIONS: Readonly<Record<number, RuleAction>> = { 1: 'table', 2: 'goto', 3
 type RuleAction = 'table' | 'goto' | 'nothing' | 'refuse';
 
 /**
- * An IPv4 routing rule, with only those of its fields that matter for a marked packet that came in by an
+ * A routing rule, with only those of its fields that matter for a marked packet that came in by an
  * interface.
  */
 export type RoutingRule = {
@@ -67,12 +68,12 @@ export type RoutingRule = {
 };
 
 /**
- * Returns the routing rules of the calling thread's network namespace, in the order in which the kernel
- * applies them.
+ * Returns the routing rules of a family in the calling thread's network namespace, in the order in which the
+ * kernel applies them.
  */
-export function listRules(): RoutingRule[] {
+export function listRules(family: Family): RoutingRule[] {
   const request = new Uint8Array(HEADER.bytes);
-  request[0] = AF_INET;
+  request[0] = family === 'ipv4' ? AF_INET : AF_INET6;
   const socket = new NetlinkSocket(NETLINK_ROUTE, 0);
   try {
     return socket.dump(RTM_GETRULE, RTM_NEWRULE, request).map(ruleIn);

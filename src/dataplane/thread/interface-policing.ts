@@ -1,5 +1,5 @@
 import type { Attachment } from '#contracts/datapath/datapath.js';
-import { type DatapathOptions, matchesInterface } from '#contracts/datapath/datapath-options.js';
+import { type DatapathOptions, matchesInterface, policedFamilies } from '#contracts/datapath/datapath-options.js';
 import type { RenamedPolicing } from '#contracts/datapath/renamed-interface.js';
 import { type PolicedInterface, renamedAmong } from '#dataplane/attach/interfaces/policed-names.js';
 import { writePorts } from '#dataplane/attach/interfaces/port-table.js';
@@ -23,7 +23,7 @@ export class InterfacePolicing {
   constructor(
     private readonly kernel: KernelParts,
     private readonly changes: KernelChanges,
-    private readonly options: Pick<DatapathOptions, 'markMask' | 'passWithoutPolicy' | 'routerPorts'>,
+    private readonly options: Pick<DatapathOptions, 'ipv6' | 'markMask' | 'passWithoutPolicy' | 'routerPorts'>,
   ) {}
 
   /** Attaches the policed interfaces. Throws if an interface with one of these names cannot be attached. */
@@ -42,7 +42,7 @@ export class InterfacePolicing {
     const { policed } = hooks.interfaces();
     guard.policeRenamed(renamedAmong(policed).map(({ ifindex }) => ifindex));
     if (!isOpen) guard.make();
-    if (this.changes.diverts) makeDiversion(this.options.markMask);
+    if (this.changes.diverts) makeDiversion(this.options.markMask, policedFamilies(this.options));
     else removeDiversion();
     writePorts(upgrade.loaded.object.mapFd('ports'), policedPorts(policed, this.options));
     const { attachments, failures } = this.#putOnHooks(open, policed);

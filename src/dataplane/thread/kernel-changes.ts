@@ -1,6 +1,6 @@
 import { append } from '#arrays/append.js';
 import type { DatapathChange, Review } from '#contracts/datapath/datapath.js';
-import type { DatapathOptions } from '#contracts/datapath/datapath-options.js';
+import { type DatapathOptions, policedFamilies } from '#contracts/datapath/datapath-options.js';
 import type { Interface } from '#dataplane/attach/interfaces/interfaces.js';
 import { writePorts } from '#dataplane/attach/interfaces/port-table.js';
 import { Watcher } from '#dataplane/attach/interfaces/watcher.js';
@@ -91,7 +91,10 @@ export class KernelChanges {
     if (at.thirdPartyHooks) {
       translation.followRules(upgrade);
       this.lookAtForwarding(upgrade);
-      if (this.diverts) this.add(this.#watcher.changesOfDiversion(diversionStands(this.options.markMask)));
+      if (this.diverts)
+        this.add(
+          this.#watcher.changesOfDiversion(diversionStands(this.options.markMask, policedFamilies(this.options))),
+        );
     }
     const unreported = this.#unreported;
     this.#unreported = [];

@@ -1,6 +1,6 @@
-import { formatAddress } from '#addresses/ip-address.js';
+import { formatAddress, limitedPart } from '#addresses/ip-address.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
-import { IPPROTO } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO } from '#contracts/policy/policy-model.js';
 import type { SeenConnection, SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { emptyIdentity } from '#observe/findings/empty-identity.js';
 import type { FindingDelta } from '#observe/findings/finding.js';
@@ -9,9 +9,10 @@ import { type AddressOwners, ownersKey } from '#observe/names/address-owners.js'
 import { type RuleNameResolver, sourceGroupsOf } from '#observe/names/rule-name-resolver.js';
 
 /**
- * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in total,
- * and `OF_A_SOURCE` limits them per source address. At either limit, further events are merged into coarse
- * findings, which have no destination, hostname or path. `COARSE` limits the number of coarse findings.
+ * The maximum numbers of findings between two calls of `drain`. `DETAILED` limits detailed findings in
+ * total, and `OF_A_SOURCE` limits them per source (`limitedPart`). At either limit, further events are
+ * merged into coarse findings, which have no destination, hostname or path. `COARSE` limits the number of
+ * coarse findings.
  */
 const DETAILED = 4_096;
 const OF_A_SOURCE = 256;
@@ -39,7 +40,7 @@ export class DeniedConnections {
   readonly #owners: AddressOwners;
   #detailed = new Map<string, Pending>();
   #coarse = new Map<string, Pending>();
-  #ofSource = new Map<number, number>();
+  #ofSource = new Map<Address, number>();
   #lost: { count: number; firstMs: number; lastMs: number } | null = null;
   /**
    * Both fields count events since this object was created. `merged`: events that became part of a finding.
@@ -82,10 +83,11 @@ export class DeniedConnections {
     const ofDestination = `${destination} ${seen.destinationPort}${ownersKey(null, destinationOwner)}`;
     const key = `${less} ${ofDestination} ${JSON.stringify([sni, http])}`;
     const known = this.#detailed.get(key);
-    const ofSource = this.#ofSource.get(source) ?? 0;
+    const limited = limitedPart(source);
+    const ofSource = this.#ofSource.get(limited) ?? 0;
     if (known !== undefined) again(known, seen);
     else if (this.#detailed.size < DETAILED && ofSource < OF_A_SOURCE) {
-      this.#ofSource.set(source, ofSource + 1);
+      this.#ofSource.set(limited, ofSource + 1);
       this.#detailed.set(key, begun({ seen, isCoarse: false, sourceOwner, destinationOwner }));
     } else if (!this.#addCoarse(less, { seen, isCoarse: true, sourceOwner, destinationOwner: null })) {
       this.#lose(1, seen.atMs);

@@ -1,7 +1,7 @@
 import type { MessagePort } from 'node:worker_threads';
 import type { GrantedReply, GrantedRequest } from '#contracts/datapath/grant-messages.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
-import type { Grants, Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Grants, Packet } from '#contracts/policy/policy-model.js';
 import type { Inspection, InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import { grantsOf, type Step, StepFinder } from '#policy/evaluate/connection/connection-steps.js';
 import { deciderKey } from '#policy/model/rules/rule-names.js';
@@ -95,7 +95,7 @@ export class ConnectionEvaluator {
    * counts until its removal (D12). If the grants are unavailable, a deny rule by hostname matches, and an
    * allow rule by hostname does not match (D19a).
    */
-  async stepsOf(flow: Packet<number>, expiredToo = false): Promise<readonly Step[] | null> {
+  async stepsOf(flow: Packet, expiredToo = false): Promise<readonly Step[] | null> {
     const finder = this.#steps;
     if (finder === null) return null;
     let isNamed = false;
@@ -118,7 +118,7 @@ export class ConnectionEvaluator {
    * Returns the hostname patterns that are granted to `address`; null if the datapath thread cannot read the
    * grants, or does not respond in time.
    */
-  async #granted(address: number, expiredToo: boolean): Promise<readonly string[] | null> {
+  async #granted(address: Address, expiredToo: boolean): Promise<readonly string[] | null> {
     const port = this.#grants;
     if (port === null) return null;
     const id = ++this.#lastId;

@@ -53,7 +53,7 @@ export class Connection {
   constructor(
     private readonly plane: Plane,
     private readonly client: Socket,
-    readonly flow: Packet<number>,
+    readonly flow: Packet,
     private readonly over: (connection: Connection) => void,
   ) {
     client.on('error', () => this.cut());

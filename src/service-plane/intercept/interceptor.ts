@@ -31,7 +31,7 @@ const HTTP2 = 'h2';
 /** A connection to intercept, with the result of its evaluation so far. */
 export type Intercepted = {
   readonly client: Socket;
-  readonly flow: Packet<number>;
+  readonly flow: Packet;
   readonly hello: ClientHello;
   /** The bytes that the client has sent so far. */
   readonly said: Buffer;

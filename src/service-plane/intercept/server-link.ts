@@ -98,7 +98,7 @@ export type ServerLinkFailure = { readonly kind: 'failed'; readonly reason: Link
 
 /** The addresses, the server name and the ALPN protocols of a connection to a server. */
 export type Destination = {
-  readonly flow: Packet<number>;
+  readonly flow: Packet;
   readonly sni: string | null;
   readonly protocols: readonly string[];
 };

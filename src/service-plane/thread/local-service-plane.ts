@@ -1,9 +1,10 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
+import { limitedPart } from '#addresses/ip-address.js';
 import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
-import type { Packet } from '#contracts/policy/policy-model.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import { deciderKey } from '#policy/model/rules/rule-names.js';
@@ -38,7 +39,7 @@ export class LocalServicePlane {
   readonly #plane: Plane;
   readonly #listener: Listener;
   readonly #connections = new Set<Connection>();
-  readonly #ofSource = new SourceCounts<number>();
+  readonly #ofSource = new SourceCounts<Address>();
   readonly #seen = new SeenConnectionRecorder();
   readonly #hits = new DecidedHits(deciderKey);
   /** The function that begins to accept the connections that wait in the socket; null after its call. */
@@ -72,17 +73,17 @@ export class LocalServicePlane {
   }
 
   /**
-   * Accepts connections on the listening socket `fd`. With `waitMs`, connections wait in the socket until
+   * Accepts connections on the listening sockets `fds`. With `waitMs`, connections wait in the sockets until
    * `setGrantPort` or `accept`, for at most this number of milliseconds.
    */
-  async open(fd: number, waitMs = 0): Promise<void> {
+  async open(fds: readonly number[], waitMs = 0): Promise<void> {
     this.#waitMs = waitMs;
-    if (waitMs === 0) return this.#listener.open(fd);
+    if (waitMs === 0) return this.#listener.open(fds);
     const late = setTimeout(() => this.#begin?.(), waitMs);
     this.#begin = () => {
       clearTimeout(late);
       this.#begin = null;
-      void this.#listener.open(fd);
+      void this.#listener.open(fds);
     };
   }
 
@@ -121,7 +122,7 @@ export class LocalServicePlane {
    */
   changeMembers(change: MembershipChange): void {
     this.#plane.evaluator.changeMembers(change);
-    const changed = new Set(change.addresses);
+    const changed = new Set<Address>(change.addresses);
     for (const connection of this.#connections) if (changed.has(connection.flow.source)) void connection.decideAgain();
   }
 
@@ -178,7 +179,7 @@ export class LocalServicePlane {
     await closed;
   }
 
-  #accept(client: Socket, flow: Packet<number>): void {
+  #accept(client: Socket, flow: Packet): void {
     this.#makeRoom(flow.source);
     const unread = this.#overflow(flow.source, 1);
     const refused = isReserved(descriptorOf(client), 'connection')
@@ -191,10 +192,10 @@ export class LocalServicePlane {
     }
     const connection = new Connection(this.#plane, client, flow, (over) => {
       this.#connections.delete(over);
-      this.#ofSource.remove(flow.source);
+      this.#ofSource.remove(limitedPart(flow.source));
     });
     this.#connections.add(connection);
-    this.#ofSource.add(flow.source);
+    this.#ofSource.add(limitedPart(flow.source));
     void (unread === null ? connection.begin() : connection.beginUnread(unread));
   }
 
@@ -202,13 +203,14 @@ export class LocalServicePlane {
    * If a limit of open connections is reached, cuts a suspended connection (denied by a later policy) that
    * counts for this limit.
    */
-  #makeRoom(source: number): void {
+  #makeRoom(source: Address): void {
     if (this.#plane.counts.suspended === 0) return;
     const reason = this.#overflow(source, 1);
     if (reason === null) return;
     const isOfSource = reason === 'too_many_connections_of_source';
     for (const connection of this.#connections) {
-      if (!connection.isSuspended || (isOfSource && connection.flow.source !== source)) continue;
+      if (!connection.isSuspended || (isOfSource && limitedPart(connection.flow.source) !== limitedPart(source)))
+        continue;
       connection.cut();
       return;
     }
@@ -218,9 +220,10 @@ export class LocalServicePlane {
    * Returns which limit of open connections is reached (per source, or in total), after both limits are
    * multiplied by `times`; null if neither is reached.
    */
-  #overflow(source: number, times: number): OverflowReason | null {
+  #overflow(source: Address, times: number): OverflowReason | null {
     const { maxConnections, maxConnectionsPerSource } = this.#options;
-    if (this.#ofSource.of(source) >= maxConnectionsPerSource * times) return 'too_many_connections_of_source';
+    if (this.#ofSource.of(limitedPart(source)) >= maxConnectionsPerSource * times)
+      return 'too_many_connections_of_source';
     return this.#connections.size >= maxConnections * times ? 'too_many_connections' : null;
   }
 }

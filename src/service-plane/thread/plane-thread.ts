@@ -89,7 +89,7 @@ export class PlaneThread {
     this.#thread.send(message, transferred);
   }
 
-  open = (fd: number, waitMs: number): Promise<void> => this.#thread.request('open', [fd, waitMs]);
+  open = (fds: readonly number[], waitMs: number): Promise<void> => this.#thread.request('open', [fds, waitMs]);
   change = (settings: ServicePlaneSettings): Promise<void> => this.#thread.request('change', [settings]);
   /**
    * Sends a change of the members (addresses that Kubernetes objects own). If the thread ends before its

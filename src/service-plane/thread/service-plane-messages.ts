@@ -49,8 +49,8 @@ export type ToPlaneThread =
   | { readonly kind: 'allowed_wanted'; readonly wanted: boolean };
 /** Requests from the main thread to a service-plane thread. Each request gets a response. */
 export type PlaneRequests = {
-  /** Accept connections on the listening socket `fd`; see `LocalServicePlane.open`. */
-  open(fd: number, waitMs: number): void;
+  /** Accept connections on the listening sockets `fds`; see `LocalServicePlane.open`. */
+  open(fds: readonly number[], waitMs: number): void;
   change(settings: ServicePlaneSettings): void;
   changeMembers(change: MembershipChange): void;
   replaceMembers(list: MemberList): void;

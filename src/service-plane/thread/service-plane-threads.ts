@@ -5,6 +5,7 @@ import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import { addListener } from '#contracts/listeners.js';
 import type { InspectionImage } from '#contracts/service-plane/inspection-image.js';
+import { planeAddress } from '#contracts/service-plane/plane-address.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { InterceptCa } from '#service-plane/ca/intercept-ca.js';
 import type { ServicePlane, ServicePlaneChange } from '#service-plane/service-plane.js';
@@ -78,14 +79,15 @@ class ServicePlaneThreads implements ServicePlane {
   async open({ awaitsGrants = false }: { readonly awaitsGrants?: boolean } = {}): Promise<void> {
     const isBegun = this.#isBegun && this.#threads.every(({ isOver }) => !isOver);
     if (!isBegun) await this.#end();
-    const { listen, mark, workers } = this.options;
-    // If a thread cannot have a listening socket of its own, all threads accept from the same socket.
+    const { families, listen, mark, workers } = this.options;
+    // If a thread cannot have listening sockets of its own, all threads accept from the same sockets.
     const hasOwn = canAssignToShared();
-    const socketOf = (number: number): ListeningSocket => ({
-      ...listen,
-      ...{ kind: 'tcp', mark, isTransparent: true, ...(hasOwn ? { shared: number } : {}) },
-    });
-    const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketOf(number));
+    const socketsOf = (number: number): ListeningSocket[] =>
+      families.map((family) => ({
+        ...{ address: planeAddress(listen, family), port: listen.port },
+        ...{ kind: 'tcp', mark, isTransparent: true, ...(hasOwn ? { shared: number } : {}) },
+      }));
+    const wanted = Array.from({ length: hasOwn ? workers : 1 }, (_, number) => socketsOf(number)).flat();
     const { descriptors, isKept } = this.sockets.open('plane', wanted);
     const waitMs = awaitsGrants && isKept ? MAX_WAIT_MS : 0;
     if (!isBegun) this.#start();
@@ -98,9 +100,10 @@ class ServicePlaneThreads implements ServicePlane {
     this.#sendToAll({ kind: 'use_ca', ca: this.#ca });
     this.#sendToAll({ kind: 'allowed_wanted', wanted: this.#allowedWanted });
     try {
-      const opening = threads.map((thread, number) =>
-        thread.open(descriptorIn(descriptors, 'plane', socketOf(number)), waitMs),
-      );
+      const opening = threads.map((thread, number) => {
+        const fds = socketsOf(number).map((socket) => descriptorIn(descriptors, 'plane', socket));
+        return thread.open(fds, waitMs);
+      });
       if (this.#early !== null) this.#sendToAll({ kind: 'accept', inspection: this.#early });
       await Promise.all(opening);
       if (threads.some(({ isOver }) => isOver))

@@ -17,7 +17,7 @@ const plane = new LocalServicePlane(
 
 parent.serve(
   {
-    open: (fd, waitMs) => plane.open(fd, waitMs),
+    open: (fds, waitMs) => plane.open(fds, waitMs),
     change: (settings) => plane.change(settings),
     changeMembers: (change) => plane.changeMembers(change),
     replaceMembers: (list) => plane.replaceMembers(list),

@@ -1,7 +1,7 @@
 import { Socket } from 'node:net';
 import { formatAddress } from '#addresses/ip-address.js';
 import type { Packet } from '#contracts/policy/policy-model.js';
-import { openConnector } from '#sockets/socket-options.js';
+import { openConnector, type SocketAddress } from '#sockets/socket-options.js';
 
 const CONNECT_MS = 10_000;
 
@@ -10,7 +10,7 @@ const CONNECT_MS = 10_000;
  * once: with the paused socket, or with null on failure. Does not call `done` before `connectUpstream` has
  * returned. The returned function cancels the attempt, and `done` then gets null.
  */
-export function connectUpstream(flow: Packet<number>, mark: number, done: (socket: Socket | null) => void): () => void {
+export function connectUpstream(flow: Packet, mark: number, done: (socket: Socket | null) => void): () => void {
   let socket = openTo(flow, { address: flow.source, port: flow.sourcePort }, mark);
   const late = setTimeout(() => finish(null), CONNECT_MS);
   let isDone = false;
@@ -43,11 +43,7 @@ export function connectUpstream(flow: Packet<number>, mark: number, done: (socke
   return () => finish(null);
 }
 
-function openTo(
-  flow: Packet<number>,
-  from: { readonly address: number; readonly port: number },
-  mark: number,
-): Socket | null {
+function openTo(flow: Packet, from: SocketAddress, mark: number): Socket | null {
   let fd: number;
   try {
     fd = openConnector(from, mark);

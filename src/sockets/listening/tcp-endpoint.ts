@@ -1,4 +1,5 @@
 import { libc } from '#libc/libc.js';
+import { AF_INET } from '#libc/socket-numbers.js';
 
 const SOL_TCP = 6;
 const TCP_INFO = 11;
@@ -33,8 +34,9 @@ export type TcpEndpoint = {
 };
 
 /**
- * Returns the addresses and TCP options of the socket `fd`. Returns null if the socket has no peer any more,
- * or uses a TCP option that the datapath cannot translate for another connection.
+ * Returns the addresses and TCP options of the socket `fd`. Returns null if the socket has no peer any
+ * more, is a socket of IPv6, or uses a TCP option that the datapath cannot translate for another
+ * connection.
  */
 export function readEndpoint(fd: number): TcpEndpoint | null {
   const view = infoOf(fd);
@@ -97,5 +99,6 @@ function addressBy(ask: 'getsockname' | 'getpeername', fd: number): Address | nu
   const bytes = new Uint8Array(SOCKADDR_BYTES);
   if (libc[ask](fd, bytes, Uint32Array.of(SOCKADDR_BYTES)) < 0) return null;
   const view = new DataView(bytes.buffer);
+  if (view.getUint16(0, true) !== AF_INET) return null;
   return { address: view.getUint32(4), port: view.getUint16(2) };
 }

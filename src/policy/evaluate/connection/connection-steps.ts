@@ -3,9 +3,9 @@ import { DENY_ONLY_INDEX } from '#contracts/kubernetes/member-tables.js';
 import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
 import {
   type Action,
+  type Address,
   type Grants,
   type HostnamePattern,
-  isOfIpv4,
   type Mode,
   noGrants,
   type Packet,
@@ -104,7 +104,6 @@ export class StepFinder {
   stepsOf(packet: Packet, grants: Grants | null): readonly Step[] {
     const { policy, program } = this.inspection;
     if (program !== null) {
-      if (!isOfIpv4(packet)) throw new RangeError('a compiled program decides connections of IPv4 alone');
       return [stepOfProgram(program, packet, this.#setOf(packet.source))];
     }
     const steps: Step[] = [];
@@ -128,7 +127,7 @@ export class StepFinder {
     return [...steps, { decider: { kind: 'policy_default' }, action, mode, tls: null }];
   }
 
-  #setOf(source: number): number | undefined {
+  #setOf(source: Address): number | undefined {
     if (this.members === null) return DENY_ONLY_INDEX;
     const set = this.members.setOf(source);
     return set === undefined ? undefined : this.#sets?.indexOf(set);
@@ -237,7 +236,7 @@ function decided(step: Step): Decided {
   return { kind: 'decided', step, verdict: outcome(step.action, step.mode).verdict, reason: 'matched' };
 }
 
-function stepOfProgram(program: Program, packet: Packet<number>, set: number | undefined): Step {
+function stepOfProgram(program: Program, packet: Packet, set: number | undefined): Step {
   const word = classify(program, packet, undefined, set);
   const action = verdictOf(word) === 'allow' ? 'allow' : 'deny';
   const decider = deciderAt(program.ruleNames, rankOf(word));
@@ -248,6 +247,6 @@ function stepOfProgram(program: Program, packet: Packet<number>, set: number | u
  * Returns an object that tells which hostname patterns one address matches. `patterns` contains the texts of
  * the hostname patterns for which the address has a grant.
  */
-export function grantsOf(address: number, patterns: ReadonlySet<string>): Grants {
-  return { has: (pattern: HostnamePattern, asked: number) => asked === address && patterns.has(pattern.text) };
+export function grantsOf(address: Address, patterns: ReadonlySet<string>): Grants {
+  return { has: (pattern: HostnamePattern, asked: Address) => asked === address && patterns.has(pattern.text) };
 }
