@@ -1,3 +1,4 @@
+import { AddressSet } from '#addresses/address-map.js';
 import type { MemberList } from '#contracts/kubernetes/membership.js';
 import { type Group, IPPROTO, type Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_KEY_OFFSETS, FLOW_STRUCT_BYTES, KEY_USED } from '#dataplane/abi/flow.js';
@@ -74,7 +75,7 @@ function policyOf({ groups, each, denies }: Rules, kind: 'addresses' | 'selector
 
 /** Returns `count` pod addresses. Each belongs to one deployment, and each deployment to one source group. */
 function membersOf(deployments: number, groups: number, count = MEMBERS): MemberList {
-  const addresses = Uint32Array.from({ length: count }, (_, at) => SOURCES + at);
+  const addresses = Array.from({ length: count }, (_, at) => SOURCES + at);
   return {
     added: Array.from({ length: deployments }, (_, at) => ({ number: at + 1, keys: [keyOf(at % groups).key] })),
     addresses,
@@ -121,7 +122,7 @@ function lookupRows(): Row[] {
     for (let turn = 0; turn < CHANGES; turn++) {
       loaded.members.change({
         added: [],
-        addresses: Uint32Array.of(SOURCES + (turn % MEMBERS)),
+        addresses: [SOURCES + (turn % MEMBERS)],
         sets: Uint32Array.of(turn % 2 === 0 ? 0 : 1),
         dropped: [],
       });
@@ -212,8 +213,8 @@ function walkRows(): Row[] {
   const loaded = loadForBench(1, FLOWS);
   const { object } = loaded;
   const [flows, tags] = [memoryOf(object, 'flows'), memoryOf(object, 'flow_tags')];
-  const renewal = new FlowRenewal(() => object);
-  const sources = new Set(Array.from({ length: 100 }, (_, at) => SOURCES + at));
+  const renewal = new FlowRenewal(() => ({ ipv4: object, ipv6: null }));
+  const sources = new AddressSet(Array.from({ length: 100 }, (_, at) => SOURCES + at));
   const timed = (): number => {
     let best = Number.POSITIVE_INFINITY;
     for (let turn = 0; turn < 20; turn++) {

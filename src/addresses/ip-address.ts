@@ -92,12 +92,18 @@ export function previousAddress(address: Address): Address {
   return typeof address === 'number' ? (address - 1) >>> 0 : BigInt.asUintN(128, address - 1n);
 }
 
+/** Compares two addresses, for a sort. Every IPv4 address precedes every IPv6 address. */
+export function compareAddresses(one: Address, other: Address): number {
+  if (typeof one !== typeof other) return typeof one === 'number' ? -1 : 1;
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
 /** Sorts addresses of one family. */
 export function ascending<A extends Address>(addresses: readonly A[]): readonly A[];
 export function ascending(addresses: readonly Address[]): readonly Address[] {
   // A typed array is sorted much faster than an array with a comparator.
   if (addresses.every((address) => typeof address === 'number')) return [...Float64Array.from(addresses).sort()];
-  return [...addresses].sort((left, right) => (left < right ? -1 : left > right ? 1 : 0));
+  return [...addresses].sort(compareAddresses);
 }
 
 export function containsPrefix(outer: Prefix, inner: Prefix): boolean {

@@ -1,6 +1,6 @@
 import type { ParsedConfig } from '#config/schema/config-schema.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
-import { type ListenAddress, prefixIn } from './value.js';
+import { anyPrefixIn, type ListenAddress, prefixIn } from './value.js';
 
 type TlsFiles = { readonly cert: string; readonly key: string };
 type MutualTlsFiles = TlsFiles & { readonly ca: string };
@@ -133,7 +133,9 @@ type KubernetesConfig = {
   /** The name of this node in Kubernetes. */
   readonly nodeName: string;
   /** The networks of pods; undefined for the `podCIDRs` of the nodes. */
-  readonly podNetworks: readonly Prefix<number>[] | undefined;
+  readonly podNetworks: readonly Prefix[] | undefined;
+  /** Whether IPv6 addresses of objects become members: the datapath enforces IPv6. */
+  readonly ipv6: boolean;
   /** The name of the integration with the cluster in which the node runs; null if there is none. */
   readonly inCluster: string | null;
 };
@@ -234,6 +236,7 @@ export function configOf(parsed: ParsedConfig): Config {
     kubernetes: {
       node: kubernetes.scope === 'node' ? (kubernetes.node_name ?? node.id) : null,
       nodeName: kubernetes.node_name ?? node.id,
+      ipv6: dataplane?.ipv6 === 'enforce',
       podNetworks: kubernetes.close_new_pods ? podNetworksOf(kubernetes.pod_cidrs) : [],
       inCluster: kubernetes.in_cluster?.name ?? null,
     },
@@ -259,8 +262,8 @@ function findingsOf({ retention, max_entries, file, webhook }: ParsedConfig['fin
   };
 }
 
-function podNetworksOf(texts: readonly string[]): readonly Prefix<number>[] | undefined {
-  return texts.length === 0 ? undefined : texts.flatMap((text) => prefixIn(text) ?? []);
+function podNetworksOf(texts: readonly string[]): readonly Prefix[] | undefined {
+  return texts.length === 0 ? undefined : texts.flatMap((text) => anyPrefixIn(text) ?? []);
 }
 
 function etcdOf({

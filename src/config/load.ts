@@ -3,6 +3,7 @@ import { statfsSync } from 'node:fs';
 import { isIP, SocketAddress } from 'node:net';
 import { createSecureContext, type SecureContextOptions } from 'node:tls';
 import type { z } from 'zod';
+import { familyOf } from '#addresses/ip-address.js';
 import { append } from '#arrays/append.js';
 import { configSchema, type ParsedConfig } from '#config/schema/config-schema.js';
 import { checkBounded, MAX_BYTES, readBoundedSync } from '#files/bounded-file.js';
@@ -101,7 +102,7 @@ function problem(
   return { code, key: path.join('.'), where: source.where(path, code === 'unknown_key' ? 'key' : 'value'), message };
 }
 
-function contradictions({ api, dataplane, dns, metrics }: Config, source: Source): ConfigProblem[] {
+function contradictions({ api, dataplane, dns, metrics, kubernetes }: Config, source: Source): ConfigProblem[] {
   const problems: ConfigProblem[] = [];
   if (api.tls === null && !isLoopback(api.listen.host)) {
     const message = `${api.listen.host} is not a loopback address, and there is no api.tls: clients would send tokens without encryption`;
@@ -119,6 +120,10 @@ function contradictions({ api, dataplane, dns, metrics }: Config, source: Source
   }
   if (metrics.tls !== null && metrics.listen === null) {
     problems.push(problem('invalid_value', ['metrics', 'tls'], 'must not be given without metrics.listen', source));
+  }
+  if (!kubernetes.ipv6 && kubernetes.podNetworks?.some(({ address }) => familyOf(address) === 'ipv6') === true) {
+    const message = 'must not have IPv6 networks without dataplane.ipv6: enforce';
+    problems.push(problem('invalid_value', ['kubernetes', 'pod_cidrs'], message, source));
   }
   return problems;
 }

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { parseIpv4Cidr } from '#addresses/ip-address.js';
+import { parseCidr } from '#addresses/ip-address.js';
 import { durationMs } from '#contracts/duration.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 
@@ -196,8 +196,27 @@ export function ipv4Prefix(about: string) {
 
 /** Returns undefined for a text that is no IPv4 network with a prefix length. */
 export function prefixIn(text: string): Prefix<number> | undefined {
-  const network = text.includes('/') ? parseIpv4Cidr(text) : undefined;
+  const prefix = anyPrefixIn(text);
+  return prefix !== undefined && isOfIpv4Prefix(prefix) ? prefix : undefined;
+}
+
+export function anyPrefix(about: string) {
+  return z
+    .string()
+    .refine((text) => anyPrefixIn(text) !== undefined, {
+      error: 'must be a network, such as 10.244.0.0/16 or fd00:10:244::/56',
+    })
+    .meta({ description: about, form: 'network' });
+}
+
+/** Returns undefined for a text that is no network with a prefix length. */
+export function anyPrefixIn(text: string): Prefix | undefined {
+  const network = text.includes('/') ? parseCidr(text) : undefined;
   return network === undefined || network.hostBits ? undefined : network.prefix;
+}
+
+function isOfIpv4Prefix(prefix: Prefix): prefix is Prefix<number> {
+  return typeof prefix.address === 'number';
 }
 
 function interfaceProblem(value: string): string | undefined {

@@ -9,7 +9,7 @@ import type {
   ReflectorChange,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import { type ListedMembership, NO_SELECTORS, NOTHING_LISTED } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { MemberDistribution } from '#kubernetes/distribution/member-distribution.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { eventually } from '#test/eventually.js';
@@ -48,7 +48,7 @@ const message = (more: Partial<MembersMessage>): MembersMessage => ({
 });
 const changeOf = (members: readonly (readonly [address: number, set: number])[], added: readonly string[][] = []) => ({
   added: added.map((keys, index) => ({ number: index + 1, keys })),
-  addresses: Uint32Array.from(members, ([address]) => address),
+  addresses: members.map(([address]) => address),
   sets: Uint32Array.from(members, ([, set]) => set),
   dropped: [],
 });
@@ -185,7 +185,7 @@ describe('the members of selectors in a running node', () => {
 
   it('rules for former Kubernetes members (addresses no longer selected) are left out if the datapath lacks room, until another policy generation is in force', async () => {
     const { system, datapath, source, send, until } = await started();
-    const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
+    const former = { addresses: [BATCH], sets: Uint32Array.of(1) };
     source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
     await send({ replaces: changeOf([], [[KEY]]), scope: RESOLVED });
     await system.policies.write(write(POLICY));
@@ -215,7 +215,7 @@ describe('the members of selectors in a running node', () => {
     async function withFormer(room: number) {
       const running = await started();
       const { datapath, source, send } = running;
-      const former = { addresses: Uint32Array.of(BATCH), sets: Uint32Array.of(1) };
+      const former = { addresses: [BATCH], sets: Uint32Array.of(1) };
       source.membershipNow = { scope: RESOLVED, list: changeOf([], [[KEY]]), former };
       await send({ replaces: changeOf([], [[KEY]]), scope: RESOLVED });
       const pairs: (number | undefined)[] = [];
@@ -397,7 +397,7 @@ describe('`MemberDistribution`', () => {
   it('`MemberDistribution`, which sends Kubernetes members to the parts of a node, removes members from every part before it adds any, and stores the objects', async () => {
     const log: string[] = [];
     const sinkOf = (name: string, ms: number) => {
-      const noted = async (change: { readonly addresses: Uint32Array }) => {
+      const noted = async (change: { readonly addresses: readonly Address[] }) => {
         await new Promise((resolve) => setTimeout(resolve, ms));
         log.push(`${name} ${change.addresses.length}`);
         return { members: 0, refused: 0, uncompiled: 0, flows: 0 };

@@ -50,7 +50,7 @@ const defaults = {
   wiretap: { replayMs: 30_000 },
   metrics: { sourceGroups: 0, listen: null, tls: null },
   servicePlane: null,
-  kubernetes: { node: null, nodeName: hostname(), podNetworks: undefined, inCluster: null },
+  kubernetes: { node: null, nodeName: hostname(), ipv6: false, podNetworks: undefined, inCluster: null },
   cluster: null,
 };
 const dataplane = {
@@ -223,6 +223,7 @@ cluster:
       kubernetes: {
         node: 'n1',
         nodeName: 'n1',
+        ipv6: false,
         podNetworks: [{ address: 0x0af4_0000, length: 16 }],
         inCluster: 'local',
       },
@@ -295,26 +296,43 @@ log:
 
   it('a configuration with a `kubernetes` scope but no node name watches the pods of the Kubernetes node named `node.id`', () => {
     const { kubernetes } = parse('version: 1\nnode: { id: n2 }\nkubernetes: { scope: node }');
-    expect(kubernetes).toEqual({ node: 'n2', nodeName: 'n2', podNetworks: undefined, inCluster: null });
+    expect(kubernetes).toEqual({ node: 'n2', nodeName: 'n2', ipv6: false, podNetworks: undefined, inCluster: null });
     expect(parse('version: 1\nkubernetes: { node_name: n1 }').kubernetes.node).toBeNull();
     expect(parse('version: 1\nkubernetes: { close_new_pods: false }').kubernetes.podNetworks).toEqual([]);
   });
 
-  it('a configuration file is refused if a pod network is not IPv4, or if the integration in the cluster has no valid name', () => {
+  it('a configuration file is refused if a pod network is no network, or if the integration in the cluster has no valid name', () => {
     const yaml = `version: 1
 kubernetes:
   scope: pod
-  pod_cidrs: [10.244.0.0/16, "fd00::/64", 10.244.0.1/16]
+  pod_cidrs: [10.244.0.0/16, "fd00::1/64", 10.244.0.1/16]
   in_cluster: { name: Local }
 `;
     expect(problemsOf(yaml)).toEqual([
       'invalid_value weir.yaml:3:10: kubernetes.scope: must be one of cluster, node',
-      'invalid_value weir.yaml:4:30: kubernetes.pod_cidrs.1: must be an IPv4 network, such as 10.96.0.0/12',
-      'invalid_value weir.yaml:4:43: kubernetes.pod_cidrs.2: must be an IPv4 network, such as 10.96.0.0/12',
+      'invalid_value weir.yaml:4:30: kubernetes.pod_cidrs.1: must be a network, such as 10.244.0.0/16 or fd00:10:244::/56',
+      'invalid_value weir.yaml:4:44: kubernetes.pod_cidrs.2: must be a network, such as 10.244.0.0/16 or fd00:10:244::/56',
       'invalid_value weir.yaml:5:23: kubernetes.in_cluster.name: must be 1 to 63 lower-case letters, digits and hyphens, with no hyphen at either end',
     ]);
     expect(problemsOf('version: 1\nkubernetes: { in_cluster: {} }')).toEqual([
       'missing_key weir.yaml:2:15: kubernetes.in_cluster.name: is required',
+    ]);
+  });
+
+  it('a configuration file may have IPv6 networks of pods only if the node enforces IPv6 policies', () => {
+    const yaml = (setting: string) => `version: 1
+dataplane: { interfaces: [lan0], ipv6: ${setting} }
+kubernetes: { pod_cidrs: [10.244.0.0/16, "fd00:10:244::/56"] }
+`;
+    expect(parse(yaml('enforce')).kubernetes).toMatchObject({
+      ipv6: true,
+      podNetworks: [
+        { address: 0x0af4_0000, length: 16 },
+        { address: 0xfd00_0010_0244n << 80n, length: 56 },
+      ],
+    });
+    expect(problemsOf(yaml('drop'))).toEqual([
+      'invalid_value weir.yaml:3:15: kubernetes.pod_cidrs: must not have IPv6 networks without dataplane.ipv6: enforce',
     ]);
   });
 

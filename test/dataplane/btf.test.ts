@@ -40,7 +40,7 @@ import { EVENT_BYTES, EVENT_OFFSETS, EVENT_TYPE } from '#dataplane/events/event.
 import { HOOK_KIND, OTHER, OTHERS, OTHERS_BYTES } from '#dataplane/forwarding/third-party-hooks.js';
 import { GRANT_LAYOUTS, HEADER, LINE, PATTERN, SET_LINE, SET_PLACES } from '#dataplane/grants/grant-layout.js';
 import { builtIpv6Object, builtObject, builtThirdPartyProgram } from '#dataplane/loader/bpf-object.js';
-import { INCOMPLETE, MEMBER_FIELDS, MEMBER_LINE, MEMBER_PLACES, MEMBER_SET } from '#dataplane/members/member-layout.js';
+import { INCOMPLETE, MEMBER_LAYOUTS, MEMBER_LINE, MEMBER_SET } from '#dataplane/members/member-layout.js';
 import {
   ENDS,
   HOLD_RESULT,
@@ -216,24 +216,37 @@ test.each(['ipv4', 'ipv6'] as const)(
   },
 );
 
-test('the constants of the members equal the layouts of struct member_header, member_line and member_set in the BPF object', () => {
-  const size = MEMBER_LINE.words * 4;
-  const { refused, spilled, members } = MEMBER_FIELDS;
-  expect([struct('member_header'), struct('member_line'), struct('member_set')]).toEqual([
-    {
-      size,
-      offsets: {
-        multiplier: HEADER.multiplier * 4,
-        addend: HEADER.addend * 4,
-        homes: HEADER.homes * 4,
-        incomplete: INCOMPLETE * 4,
+test.each(['ipv4', 'ipv6'] as const)(
+  'the constants of the members of %s equal struct member_header, member_line and member_set in the BPF object of this family',
+  (family) => {
+    const size = MEMBER_LINE.words * 4;
+    const { line, places } = MEMBER_LAYOUTS[family];
+    const from = family === 'ipv6' ? typesOfIpv6 : undefined;
+    const { refused, spilled } = line;
+    const counters = { spilled: spilled * 4, refused: refused * 4 };
+    expect(['member_header', 'member_line', 'member_set'].map((name) => struct(name, from))).toEqual([
+      {
+        size,
+        offsets: {
+          multiplier: HEADER.multiplier * 4,
+          addend: HEADER.addend * 4,
+          homes: HEADER.homes * 4,
+          incomplete: INCOMPLETE * 4,
+          ...(family === 'ipv6' && { others: HEADER.others * 4 }),
+        },
       },
-    },
-    { size, offsets: { spilled: spilled * 4, refused: refused * 4, members: members * 8 } },
-    { size: MEMBER_SET.words * 4, offsets: { indexes: MEMBER_SET.indexes * 4, digest: MEMBER_SET.digest * 4 } },
-  ]);
-  expect(MEMBER_PLACES).toBe(arrayLength('member_line', 'members'));
-});
+      {
+        size,
+        offsets:
+          family === 'ipv4'
+            ? { ...counters, members: line.addresses * 4 }
+            : { ...counters, addresses: line.addresses * 4, sets: line.sets * 4 },
+      },
+      { size: MEMBER_SET.words * 4, offsets: { indexes: MEMBER_SET.indexes * 4, digest: MEMBER_SET.digest * 4 } },
+    ]);
+    expect(places).toBe(arrayLength('member_line', family === 'ipv4' ? 'members' : 'sets', from));
+  },
+);
 
 test('REVERT_OFFSETS and REVERT_REQUEST_OFFSETS equal the layouts of struct revert and struct revert_request in the BPF object', () => {
   const [revert, request] = [struct('revert'), struct('revert_request')];

@@ -4,12 +4,11 @@ import { homeOf } from '#dataplane/grants/address-hash.js';
 import { KernelMembers } from '#dataplane/members/kernel-members.js';
 import {
   DENY_ONLY_SET,
+  MEMBER_LAYOUTS,
   MEMBER_LINE,
-  MEMBER_LINES,
-  MEMBER_PLACES,
-  MEMBER_PROBES,
   MEMBER_SET,
   MEMBER_SETS,
+  memberLines,
 } from '#dataplane/members/member-layout.js';
 import { MemberTable } from '#dataplane/members/member-table.js';
 import { ProgressClock } from '#test/progress-clock.js';
@@ -21,21 +20,21 @@ const RANDOM = Uint32Array.of(0x9e37_79b9, 0x7f4a_7c15, 0x85eb_ca6b, 0xc2b2_ae35
 let words: Uint32Array;
 let members: KernelMembers;
 beforeEach(() => {
-  words = new Uint32Array(new SharedArrayBuffer(MEMBER_LINES * MEMBER_LINE.words * 4));
+  words = new Uint32Array(new SharedArrayBuffer(memberLines('ipv4') * MEMBER_LINE.words * 4));
   const sets = new Uint32Array(new SharedArrayBuffer(MEMBER_SETS * MEMBER_SET.words * 4));
-  members = new KernelMembers({ members: words, sets }, RANDOM, () => {});
+  members = new KernelMembers({ members: new Map([['ipv4', words]]), sets }, RANDOM, () => {});
 });
 
 const setOf = (number: number): SelectorSet => ({ number, keys: [`app=a${number}`] });
 const change = (given: readonly (readonly [address: number, set: number])[], added: readonly SelectorSet[] = []) =>
   ({
     added,
-    addresses: Uint32Array.from(given, ([address]) => address),
+    addresses: given.map(([address]) => address),
     sets: Uint32Array.from(given, ([, set]) => set),
     dropped: [],
   }) satisfies MembershipChange;
 /** Returns the map index of the set of an address as the BPF programs read it. */
-const mapIndexAt = (address: number): number => new MemberTable(words, RANDOM).mapIndexAt(address);
+const mapIndexAt = (address: number): number => new MemberTable('ipv4', words, RANDOM, () => {}).mapIndexAt(address);
 
 test('in the full table of Kubernetes members, a set of source groups without an entry gets one when the last address leaves another set', () => {
   const sets = Array.from({ length: MEMBER_SETS + 1 }, (_, at) => setOf(at + 1));
@@ -92,19 +91,19 @@ test('no Kubernetes member stays refused by the member table while a cache line 
     for (const address of leaving) left.add(address);
     members.change(change(leaving.map((address) => [address, 0] as const)));
   }
-  const read = new MemberTable(words, RANDOM);
+  const read = new MemberTable('ipv4', words, RANDOM, () => {});
   const refused = crowd.filter((address) => !left.has(address) && read.mapIndexAt(address) === 0);
   expect(refused.length).toBe(members.refused);
   expect(refused.length).toBeGreaterThan(100_000);
   expect([...left].filter((address) => read.mapIndexAt(address) !== 0)).toEqual([]);
   const isFull = (line: number): boolean =>
-    Array.from({ length: MEMBER_PLACES }, (_, at) => line * MEMBER_LINE.words + 2 + 2 * at).every(
+    Array.from({ length: MEMBER_LAYOUTS.ipv4.places }, (_, at) => line * MEMBER_LINE.words + 2 + 2 * at).every(
       (at) => words[at + 1] !== 0,
     );
-  const full = Uint8Array.from({ length: MEMBER_LINES }, (_, line) => Number(line > 0 && isFull(line)));
+  const full = Uint8Array.from({ length: memberLines('ipv4') }, (_, line) => Number(line > 0 && isFull(line)));
   const withRoom = refused.filter((address) => {
     const home = homeOf(words, address);
-    return full.subarray(home, home + MEMBER_PROBES).includes(0);
+    return full.subarray(home, home + MEMBER_LAYOUTS.ipv4.probes).includes(0);
   });
   expect(withRoom).toEqual([]);
 });

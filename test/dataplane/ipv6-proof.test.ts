@@ -4,7 +4,7 @@ import { mask } from '#addresses/ip-address.js';
 import { LINE_WORDS } from '#contracts/datapath/datapath-numbers.js';
 import { wordsOf } from '#contracts/policy/address-words.js';
 import type { Packet, Policy } from '#contracts/policy/policy-model.js';
-import { PACKET_CELLS, type ProofSample } from '#contracts/policy/proof-types.js';
+import { OWNER_CELL, PACKET_CELLS, type ProofSample } from '#contracts/policy/proof-types.js';
 import { verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { NEXT_WORD } from '#dataplane/image/class-tree.js';
 import { HEADER, type Image, IPV6_HEADER, layout } from '#dataplane/image/program-image.js';
@@ -13,7 +13,12 @@ import { compile } from '#policy/compile/compile.js';
 import { evaluate } from '#policy/evaluate/evaluate.js';
 import { ProofMemory } from '#policy/proof/proof-memory.js';
 import { sampleOf } from '#policy/proof/proof-sample.js';
-import { type GenerateOptions, generatePolicy, ipv6PacketGenerator } from '#test/policy/generate.js';
+import {
+  type GenerateOptions,
+  generateMembership,
+  generatePolicy,
+  ipv6PacketGenerator,
+} from '#test/policy/generate.js';
 import { group, policy, rule } from '#test/policy/sample.js';
 import { Random, seedOf } from '#test/seed.js';
 import { type Loaded, loadForTest } from './loaded.js';
@@ -75,6 +80,21 @@ function expectWords(image: Image, sample: ProofSample, what: unknown): void {
 }
 
 describe('the BPF object of IPv6', () => {
+  test('the BPF object of IPv6 gives the proof packets of Kubernetes members of both families the verdict words of the reference evaluator', () => {
+    let owned = 0;
+    for (let number = 0; number < POLICIES / 2; number++) {
+      const random = new Random(seed + number);
+      const size = number % 10 === 0 ? { groups: 4, rules: 400 } : { groups: 8, rules: 5 };
+      const judged = bothFamilies(random, { ...size, selectors: 0.6 });
+      const membership = generateMembership(random, judged, ['ipv4', 'ipv6']);
+      const sample = sampleOf(judged, new ProofMemory('ipv6'), membership);
+      for (let at = OWNER_CELL.ipv6; at < sample.packets.length; at += PACKET_CELLS.ipv6)
+        owned += sample.packets[at] ? 1 : 0;
+      expectWords(layout(compile(judged, { ipv6: true, membership })), sample, { number });
+    }
+    expect(owned).toBeGreaterThan(5_000);
+  });
+
   test('the BPF object of IPv6 gives each packet the verdict word of the reference evaluator', () => {
     const words = new Set<number>();
     let proved = 0;

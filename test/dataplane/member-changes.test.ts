@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { MembershipChange } from '#contracts/kubernetes/membership.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
-import { CHANGES, MEMBER_LINE, MEMBER_LINES } from '#dataplane/members/member-layout.js';
+import { CHANGES, MEMBER_LINE, memberLines } from '#dataplane/members/member-layout.js';
+import { familyObjectsOf } from '#dataplane/object/loaded-object.js';
 import { MemberChanges } from '#dataplane/thread/member-changes.js';
 import { libc } from '#libc/libc.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
@@ -13,21 +14,21 @@ const FAILED = 0xffff_ffff_ffff_ffffn;
 const POD = address('10.0.0.1');
 const web = selector('web');
 const scope = { resolved: new Set([web.key]), podNetworks: [], networks: new Map() };
-const none: MembershipChange = { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] };
+const none: MembershipChange = { added: [], addresses: [], sets: new Uint32Array(0), dropped: [] };
 const list: MembershipChange = {
   ...none,
   added: [{ number: 1, keys: [web.key] }],
-  addresses: Uint32Array.of(POD),
+  addresses: [POD],
   sets: Uint32Array.of(1),
 };
-const removal = { ...none, addresses: Uint32Array.of(POD), sets: Uint32Array.of(0) };
+const removal = { ...none, addresses: [POD], sets: Uint32Array.of(0) };
 
 let kernel: Loaded;
 let flows: FlowRenewal;
 let changes: MemberChanges;
 beforeEach(() => {
   kernel = loadForTest();
-  flows = new FlowRenewal(() => kernel.object);
+  flows = new FlowRenewal(() => familyObjectsOf(kernel));
   changes = new MemberChanges(() => ({ ...kernel, hasFormerPrograms: false }), flows);
   kernel.members.replace(list);
   kernel.activate(compile(policy([group([], [rule()], { selectors: [web] })]), { membership: { scope, list } }));
@@ -48,7 +49,11 @@ describe('a change of members', () => {
   });
 
   test('a change of Kubernetes members (addresses that selectors select) is stored and counted before the flows of the changed addresses are searched', () => {
-    const words = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
+    const words = new MappedMemory(
+      'members',
+      kernel.object.mapFd('members'),
+      memberLines('ipv4') * MEMBER_LINE.words * 4,
+    );
     const changesBefore = words.words[CHANGES] ?? 0;
     const reclassify = vi.spyOn(flows, 'reclassify').mockImplementationOnce(() => {
       expect([kernel.members.count, words.words[CHANGES]]).toEqual([0, changesBefore + 2]);

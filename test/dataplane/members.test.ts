@@ -2,12 +2,13 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ListedMembership, MembershipChange, SelectorSet } from '#contracts/kubernetes/membership.js';
-import { IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
+import { type Address, IPPROTO, type Packet, type Policy } from '#contracts/policy/policy-model.js';
 import { FLOW_OFFSETS, RECLASSIFY } from '#dataplane/abi/flow.js';
 import { FlowRenewal } from '#dataplane/flows/flow-renewal.js';
 import { homeOf } from '#dataplane/grants/address-hash.js';
 import { mapMembers } from '#dataplane/members/mapped-members.js';
-import { MEMBER_LINE, MEMBER_LINES, MEMBER_PLACES, MEMBER_PROBES } from '#dataplane/members/member-layout.js';
+import { MEMBER_LAYOUTS, MEMBER_LINE, memberLines } from '#dataplane/members/member-layout.js';
+import { familyObjectsOf } from '#dataplane/object/loaded-object.js';
 import { MappedMemory } from '#libc/mapped-memory.js';
 import { compile } from '#policy/compile/compile.js';
 import { classify } from '#policy/evaluate/classify.js';
@@ -41,10 +42,10 @@ const WEB: SelectorSet = { number: 1, keys: [web] };
 const DB: SelectorSet = { number: 2, keys: [db] };
 const BOTH: SelectorSet = { number: 3, keys: [web, db] };
 
-function change(sets: readonly SelectorSet[], members: readonly (readonly [number, number])[]): MembershipChange {
+function change(sets: readonly SelectorSet[], members: readonly (readonly [Address, number])[]): MembershipChange {
   return {
     added: sets,
-    addresses: Uint32Array.from(members, ([member]) => member),
+    addresses: members.map(([member]) => member),
     sets: Uint32Array.from(members, ([, set]) => set),
     dropped: [],
   };
@@ -219,7 +220,7 @@ describe('members in the kernel', () => {
   test('Kubernetes members keep their rights after a restart of the process, until the first list or the next policy omits the members', () => {
     activate(list);
     kernel.members.replace(list);
-    const other = mapMembers(kernel.object, kernel.slots.count);
+    const other = mapMembers(familyObjectsOf(kernel), kernel.slots.count);
     const { members } = other;
     expect(members.count).toBe(2);
     expect(passes(https)).toBe(true);
@@ -227,7 +228,7 @@ describe('members in the kernel', () => {
     members.change(change([{ number: 9, keys: [db] }], [[POD + 1, 9]]));
     const idle = kernel.slots.idleSlot;
     kernel.stage(compile(pods, { membership: { scope, list } }));
-    members.fill(idle, compile(pods, { membership: { scope, list } }).members);
+    members.fill(idle, compile(pods, { membership: { scope, list } }));
     kernel.flip();
     expect([passes(https), passes({ ...sql, source: POD + 1 })]).toEqual([false, true]);
     members.replace(
@@ -248,9 +249,13 @@ describe('members in the kernel', () => {
   test('Kubernetes members without room in the table are counted, match no allow rule with selectors, and get their rights when there is room', () => {
     activate(list);
     kernel.members.replace(change([WEB, DB], []));
-    const memory = new MappedMemory('members', kernel.object.mapFd('members'), MEMBER_LINES * MEMBER_LINE.words * 4);
+    const memory = new MappedMemory(
+      'members',
+      kernel.object.mapFd('members'),
+      memberLines('ipv4') * MEMBER_LINE.words * 4,
+    );
     const home = homeOf(memory.words, POD);
-    const room = MEMBER_PLACES * MEMBER_PROBES;
+    const room = MEMBER_LAYOUTS.ipv4.places * MEMBER_LAYOUTS.ipv4.probes;
     const crowd: number[] = [];
     for (let one = 0x0b00_0000; crowd.length < room; one++) if (homeOf(memory.words, one) === home) crowd.push(one);
     memory.unmap();
@@ -289,7 +294,7 @@ describe('a flow of an address whose members changed', () => {
   };
   const renew = (given: MembershipChange): number => {
     const changed = kernel.members.change(given);
-    const renewal = new FlowRenewal(() => kernel.object);
+    const renewal = new FlowRenewal(() => familyObjectsOf(kernel));
     const count = renewal.reclassify(changed);
     renewal.unmap();
     return count;

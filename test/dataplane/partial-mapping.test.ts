@@ -39,7 +39,7 @@ describe('a failed mapping of the flow table', () => {
       });
       const map =
         purpose === 'of its tags'
-          ? () => new FlowRenewal(() => object).map()
+          ? () => new FlowRenewal(() => ({ ipv4: object, ipv6: null })).map()
           : () =>
               new MappedFlows(FLOW_LAYOUTS.ipv4, {
                 flows: object.mapFd('flows'),

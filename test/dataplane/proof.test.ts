@@ -93,7 +93,7 @@ describe('the proof (kernel test run) of a compiled policy', () => {
       scope: { resolved: new Set(keys), podNetworks: [], networks: new Map() },
       list: {
         added: keys.map((key, at) => ({ number: at + 1, keys: [key] })),
-        addresses: Uint32Array.of(address('10.0.0.1'), address('10.0.0.2')),
+        addresses: [address('10.0.0.1'), address('10.0.0.2')],
         sets: Uint32Array.of(1, 2),
         dropped: [],
       },
@@ -114,7 +114,7 @@ describe('the proof (kernel test run) of a compiled policy', () => {
       scope: { resolved: new Set([key]), podNetworks: [], networks: new Map() },
       list: {
         added: [{ number: 1, keys: [] }],
-        addresses: Uint32Array.of(address('10.0.0.1')),
+        addresses: [address('10.0.0.1')],
         sets: Uint32Array.of(1),
         dropped: [],
       },

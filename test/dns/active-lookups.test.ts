@@ -39,7 +39,7 @@ test('`ActiveLookups` (decides DNS queries by the policy in force) returns for r
       const tried = next().source;
       if (random.chance(0.5)) {
         const set = random.pick([0, ...given.list.added.map((one) => one.number)]);
-        record.change({ added: [], addresses: Uint32Array.of(tried), sets: Uint32Array.of(set), dropped: [] });
+        record.change({ added: [], addresses: [tried], sets: Uint32Array.of(set), dropped: [] });
       }
       const set = record.setOf(tried);
       const isCompiled = index === null || set === undefined || index.has(tried, index.indexOf(set));

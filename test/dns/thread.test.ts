@@ -38,7 +38,7 @@ async function threaded(given: Partial<DnsOptions> = {}, members?: () => MemberL
 
 /** Returns a change: the client's address gets the set of selectors with this number. */
 function clientIs(number: number, added: readonly SelectorSet[] = []): MembershipChange {
-  return { added, addresses: Uint32Array.of(address('127.0.0.1')), sets: Uint32Array.of(number), dropped: [] };
+  return { added, addresses: [address('127.0.0.1')], sets: Uint32Array.of(number), dropped: [] };
 }
 
 /** Waits until the DNS thread has handled all messages that were sent before. */

@@ -5,7 +5,7 @@ import { enterNamespace } from './namespace.js';
 export async function boundSocket(namespace: string, host: string, port: number): Promise<Socket> {
   const back = enterNamespace(namespace);
   try {
-    const socket = createSocket('udp4');
+    const socket = createSocket(host.includes(':') ? 'udp6' : 'udp4');
     await new Promise<void>((resolve) => socket.bind(port, host, resolve));
     return socket;
   } finally {

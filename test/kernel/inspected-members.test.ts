@@ -46,7 +46,7 @@ const keys = policy.groups.flatMap(({ selectors }) => selectors.map(({ key }) =>
 const scope: SelectorResolution = { resolved: new Set(keys), podNetworks: [], networks: new Map() };
 const change = (set: number, ...hosts: readonly string[]): MembershipChange => ({
   added: [{ number: WEB, keys }],
-  addresses: Uint32Array.from(hosts, address),
+  addresses: hosts.map(address),
   sets: Uint32Array.from(hosts, () => set),
   dropped: [],
 });

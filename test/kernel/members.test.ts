@@ -36,13 +36,13 @@ const scope = {
 /** Returns a list of two members: the pod that sends the packets, and an address that no packet has. */
 const list = (first: SelectorSet, second: SelectorSet): MemberList => ({
   added: [first, second],
-  addresses: Uint32Array.of(POD, POD + 1),
+  addresses: [POD, POD + 1],
   sets: Uint32Array.of(first.number, second.number),
   dropped: [],
 });
 const podIs = (set: SelectorSet | null, added: readonly SelectorSet[] = []): MembershipChange => ({
   added,
-  addresses: Uint32Array.of(POD),
+  addresses: [POD],
   sets: Uint32Array.of(set?.number ?? 0),
   dropped: [],
 });
@@ -184,7 +184,7 @@ test('the Kubernetes members in the kernel stay after the end of the process, an
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
   await activate(added, 2);
   expect([await passes(WEB_PORT), await passes(DB_PORT)]).toEqual([false, true]);
-  const none = { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] };
+  const none = { added: [], addresses: [], sets: new Uint32Array(0), dropped: [] };
   expect(await datapath.changeMembers(none)).toMatchObject({ members: 1 });
 });
 

@@ -177,17 +177,17 @@ describe('the datapath without a process', () => {
       group(['0.0.0.0/0'], [named], { id: 'names' }),
     ]);
     const scope = { resolved: new Set(web.keys), podNetworks: [], networks: new Map() };
-    const noMembers = { added: [], addresses: Uint32Array.of(), sets: Uint32Array.of(), dropped: [] };
+    const noMembers = { added: [], addresses: [], sets: Uint32Array.of(), dropped: [] };
     start();
     node.datapath.memberChanges.replace(noMembers);
-    const other = { added: [web], addresses: Uint32Array.of(1), sets: Uint32Array.of(1), dropped: [] };
+    const other = { added: [web], addresses: [1], sets: Uint32Array.of(1), dropped: [] };
     put(compile(before, { membership: { scope, list: other } }), 1);
     const expiresAtNs = process.hrtime.bigint() + 600_000_000_000n;
     node.datapath.grant([{ pattern: 'a.test', addresses: [address(ADDRESSES.server)], expiresAtNs }]);
     put(compile(allowing(81)), 2, unconfirmed());
     // The grants are swept, and the client becomes a member, while only the base has the pattern and the set.
     node.datapath.sweepGrants();
-    node.datapath.memberChanges.change({ ...other, addresses: Uint32Array.of(address(ADDRESSES.client)) });
+    node.datapath.memberChanges.change({ ...other, addresses: [address(ADDRESSES.client)] });
     // Other policies are staged meanwhile, so that each idle slot is used.
     for (const ports of [[82], [80, 82], []]) node.datapath.stage(compile(allowing(...ports)), 9, DRY_RUN);
     expect(await open()).toEqual([81]);

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
@@ -218,7 +219,7 @@ describe('the owner of an address', () => {
       const cluster = new RandomCluster(random);
       const { memberships } = new Prod();
       for (const of of scopes) memberships.receive('prod', of, cluster.list(of));
-      const last = new Map<number, { readonly uid: string; readonly version: number }>();
+      const last = new Map<Address, { readonly uid: string; readonly version: number }>();
       for (let change = 0; change < changes; change++) {
         const before = new Map(cluster.objects.map((object) => [object.uid, object]));
         cluster.change();

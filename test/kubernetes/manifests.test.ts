@@ -145,7 +145,7 @@ skipUnless(HAS_KUBE_API, LACKS.kubeApi).describe('manifests of Kubernetes', { ti
       const environment = Object.fromEntries(env.map(({ name, value = OF_POD[name] }) => [name, value]));
       const { config } = parseConfig(dataOf(overlay, 'weir.yaml'), 'weir.yaml', environment);
       expect([config.node.id, config.dataplane?.interfaces]).toEqual(['n1', interfaces]);
-      expect(config.kubernetes).toEqual({ node, nodeName: 'n1', podNetworks: pods, inCluster: 'local' });
+      expect(config.kubernetes).toEqual({ node, nodeName: 'n1', ipv6: false, podNetworks: pods, inCluster: 'local' });
       expect(config.metrics.listen).toEqual({ host: '192.0.2.7', port: 19_649 });
       expect(config.policy.file).toBe('/etc/weir/policy/policy.yaml');
     },

@@ -1,17 +1,17 @@
 import type { LabelSelectorConfig } from '#contracts/policy/policy-document.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject, ObjectMessage } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 
 type Claim = {
   readonly object: KubernetesObject;
-  readonly address: number;
+  readonly address: Address;
   readonly earliest: number;
   readonly latest: number;
 };
 type ClaimEvent =
   | ({ readonly type: 'claim' } & Claim)
-  | { readonly type: 'end'; readonly uid: string; readonly address: number }
+  | { readonly type: 'end'; readonly uid: string; readonly address: Address }
   /** A message was applied: an address without an owner can now go to a claim that has not ended. */
   | { readonly type: 'settled'; readonly objects: Objects }
   /** After a restored backup, earlier versions mean nothing. `versions`: the present one of each object. */
@@ -37,10 +37,10 @@ export class MembershipModel {
   }
 
   /** Maps each address with an owner to the sorted keys of the selectors that select it, or `deny-only`. */
-  members(): Map<number, readonly string[]> {
-    const members = new Map<number, string[]>();
-    const denyOnly = new Set<number>();
-    const uids = new Map<number, string>();
+  members(): Map<Address, readonly string[]> {
+    const members = new Map<Address, string[]>();
+    const denyOnly = new Set<Address>();
+    const uids = new Map<Address, string>();
     for (const [integration, entries] of this.#entries) {
       const { objects, events, complete } = replay(entries);
       const hasNamespaces = [...complete.values()].some(({ scope }) => scope.resource === 'namespaces');
@@ -138,8 +138,8 @@ function replay(entries: readonly Entry[]) {
  * Returns the owner of each address: the object with the last claim to it. After that claim has ended, the
  * owner is a running object with an older claim, or an object whose claim is not older.
  */
-function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<number, KubernetesObject> {
-  const addresses = new Map<number, { owner: Claim | undefined; others: Claim[]; endedAt: number }>();
+function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<Address, KubernetesObject> {
+  const addresses = new Map<Address, { owner: Claim | undefined; others: Claim[]; endedAt: number }>();
   for (const event of events) {
     if (event.type === 'restored') {
       const again = (claim: Claim) => ({ ...claim, earliest: 0, latest: event.versions.get(claim.object.uid) ?? 0 });
@@ -171,7 +171,7 @@ function ownersOf(events: readonly ClaimEvent[], objects: Objects): Map<number, 
       state.owner = event;
     } else state.others.push(event);
   }
-  const owners = new Map<number, KubernetesObject>();
+  const owners = new Map<Address, KubernetesObject>();
   for (const [address, { owner }] of addresses) {
     const object = owner === undefined ? undefined : objects.get(owner.object.uid);
     if (object !== undefined) owners.set(address, object);
@@ -198,7 +198,7 @@ function isLater(a: Claim, b: Claim): boolean {
 }
 
 /** Returns the addresses that an object claims, by the table "object → claims" of the contract. */
-export function claimsOf(object: KubernetesObject | undefined): readonly number[] {
+export function claimsOf(object: KubernetesObject | undefined): readonly Address[] {
   if (object === undefined || object.resource === 'namespaces') return [];
   if (object.resource === 'nodes') return [...object.internal, ...object.external];
   const hasCompleted = object.phase === 'Succeeded' || object.phase === 'Failed';
@@ -206,7 +206,7 @@ export function claimsOf(object: KubernetesObject | undefined): readonly number[
   return object.hostNetwork || hasCompleted || hasEnded ? [] : object.addresses;
 }
 
-function missing(of: readonly number[], from: readonly number[]): readonly number[] {
+function missing(of: readonly Address[], from: readonly Address[]): readonly Address[] {
   return [...new Set(of)].filter((address) => !from.includes(address));
 }
 
@@ -215,7 +215,7 @@ function contains(scope: WatchScope, object: KubernetesObject): boolean {
   return object.resource !== 'pods' || scope.namespace === null || scope.namespace === object.namespace;
 }
 
-function selects({ source }: Selector, owner: KubernetesObject, address: number, objects: Objects): boolean {
+function selects({ source }: Selector, owner: KubernetesObject, address: Address, objects: Objects): boolean {
   const { pod_selector: pod, node_selector: node } = source;
   if (owner.resource === 'nodes') {
     if (node === undefined || !matches(node, owner)) return false;

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { DENY_ONLY_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
@@ -11,7 +11,7 @@ const DENY_ONLY: SelectorSet = { number: DENY_ONLY_MEMBER.number, keys: ['deny-o
 
 /** Applies membership changes as the datapath does, and checks that they follow the rules of the contract. */
 class Consumer {
-  readonly members = new Map<number, SelectorSet>();
+  readonly members = new Map<Address, SelectorSet>();
   readonly #sets = new Map<number, SelectorSet>([[DENY_ONLY_MEMBER.number, DENY_ONLY]]);
   readonly #dropped = new Set<number>();
 
@@ -44,7 +44,7 @@ class Consumer {
   }
 
   /** Whether the change takes a selector or the owner from the address. */
-  #isLess(address: number, number: number): boolean {
+  #isLess(address: Address, number: number): boolean {
     const before = this.members.get(address);
     if (number === 0 || number === DENY_ONLY.number) return true;
     if (before === DENY_ONLY) return false;
@@ -52,7 +52,7 @@ class Consumer {
     return before?.keys.some((key) => !after.includes(key)) === true;
   }
 
-  #store(address: number, number: number): void {
+  #store(address: Address, number: number): void {
     const before = this.members.get(address)?.number ?? 0;
     expect(number).not.toBe(before);
     if (number === 0) this.members.delete(address);
@@ -64,9 +64,9 @@ class Consumer {
   }
 }
 
-const keysOf = (members: ReadonlyMap<number, SelectorSet>) =>
+const keysOf = (members: ReadonlyMap<Address, SelectorSet>) =>
   new Map([...members].map(([address, { keys }]) => [address, keys]).sort() as [number, readonly string[]][]);
-const sorted = (members: ReadonlyMap<number, readonly string[]>) => new Map([...members].sort());
+const sorted = (members: ReadonlyMap<Address, readonly string[]>) => new Map([...members].sort());
 
 describe('memberships', () => {
   test('`Memberships` finds for each address the same selectors as a simple model after random messages', () => {

@@ -1,15 +1,15 @@
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { formatPrefix, parseIpv4Cidr } from '#addresses/ip-address.js';
+import { formatPrefix, parseCidr } from '#addresses/ip-address.js';
 import { DENY_ONLY_MEMBER, type SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { type MembershipOptions, Memberships } from '#kubernetes/members/memberships.js';
 import { factsOf, membersOf } from '#kubernetes/thread/integration-facts.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 import type { WatchScope } from '#kubernetes/watch/watch-scopes.js';
 import { Random } from '#test/seed.js';
-import { ip, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
+import { ip, ipv6, namespace, node, nodeSelector, pod, podSelector, scope } from './sample.js';
 
 const X = ip('10.1.0.1');
 const Y = ip('10.1.0.2');
@@ -36,7 +36,7 @@ function list(
 }
 
 function network(text: string) {
-  const parsed = parseIpv4Cidr(text);
+  const parsed = parseCidr(text);
   if (parsed === undefined) throw new RangeError(text);
   return parsed.prefix;
 }
@@ -246,10 +246,10 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
     memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
     memberships.drainChanges();
-    expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
+    expect(memberships.former().addresses).toEqual([X]);
     memberships.setSelectors(both);
     memberships.drainChanges();
-    expect(memberships.former().addresses).toEqual(Uint32Array.of(X));
+    expect(memberships.former().addresses).toEqual([X]);
     // The new selector may also select a pod of the unused set, so `former` omits this set.
     memberships.setSelectors([...both, all]);
     memberships.drainChanges();
@@ -265,7 +265,7 @@ describe('the numbers of sets', () => {
     expect(memberships.former().addresses).toHaveLength(0);
     memberships.receive('prod', PODS, { type: 'deleted', uid: 'a', version: 2 });
     memberships.drainChanges();
-    expect(memberships.former()).toEqual({ addresses: Uint32Array.of(X), sets: Uint32Array.of(set ?? 0) });
+    expect(memberships.former()).toEqual({ addresses: [X], sets: Uint32Array.of(set ?? 0) });
     const again = pod('c', { addresses: [X], labels, version: 3 });
     memberships.receive('prod', PODS, { type: 'changed', object: again });
     memberships.drainChanges();
@@ -482,7 +482,7 @@ describe('lookups', () => {
     expect(memberships.ownersOf(X)).toEqual([]);
 
     const restored = start([all], options);
-    const claims = (object: KubernetesObject, addresses: readonly number[]) => {
+    const claims = (object: KubernetesObject, addresses: readonly Address[]) => {
       return { object, owned: addresses.map((address) => [address, 1, 1] as const) };
     };
     const stored = pods.map((object) => claims(object, object.addresses));
@@ -491,6 +491,62 @@ describe('lookups', () => {
       ...[...refused, own].map(() => 0),
       1,
     ]);
+  });
+
+  test('`Memberships` selects the addresses of both IP families of a dual-stack pod and node, and the pages of members list IPv4 first', () => {
+    const nodes = nodeSelector({ addresses: ['InternalIP', 'podCIDRs'] });
+    const memberships = start([web, nodes]);
+    const [a, b, far] = [ipv6('fd00:10:244::5'), ipv6('fd00:10:244:1::5'), ipv6('fd00:10:244:1::6')];
+    const labels = { app: 'web' };
+    list(memberships, PODS, [pod('a', { addresses: [X, a], labels }), pod('b', { addresses: [b, Y], labels })]);
+    list(memberships, NODES, [
+      node('n', {
+        internal: [ip('192.0.2.1'), ipv6('fd00::1')],
+        podNetworks: [network('fd00:10:244::/56'), network('10.1.0.0/24'), network('fd00:10:244:1::/64')],
+      }),
+    ]);
+    memberships.drainChanges();
+    expect([X, a, b, Y].map((address) => memberships.setOf(address)?.keys)).toEqual([1, 2, 3, 4].map(() => [web.key]));
+    expect(memberships.setOf(far)).toBeUndefined();
+    expect(memberships.counts().get(web.key)).toBe(4);
+    expect(shown(memberships.resolution)).toEqual({
+      resolved: [web.key, nodes.key],
+      podNetworks: ['10.1.0.0/24', 'fd00:10:244::/56'],
+      networks: [[nodes.key, ['10.1.0.0/24', 'fd00:10:244::/56']]],
+    });
+    const page = (after: Address | null) =>
+      membersOf(memberships, [web.key], { after, limit: 2 }).members.map(({ address, owner }) => [address, owner.name]);
+    expect(page(null)).toEqual([
+      [X, 'a'],
+      [Y, 'b'],
+    ]);
+    expect(page(Y)).toEqual([
+      [a, 'a'],
+      [b, 'b'],
+    ]);
+    expect(page(b)).toEqual([]);
+    // The pod a gets an address of b in its next status, and b is deleted.
+    memberships.receive('prod', PODS, { type: 'changed', object: pod('a', { addresses: [X], labels, version: 2 }) });
+    memberships.receive('prod', PODS, { type: 'deleted', uid: 'b', version: 3 });
+    memberships.drainChanges();
+    expect(memberships.list().addresses).toEqual([X, ip('192.0.2.1'), ipv6('fd00::1')]);
+    expect([memberships.owners.get(a), memberships.owners.get(X)?.name]).toEqual([undefined, 'a']);
+  });
+
+  test('`Memberships` gives no object an IPv6 address that no pod can have, or that is outside of the configured networks of pods', () => {
+    const own = ipv6('fd00:10:244::99');
+    const podNetworks = [network('10.1.0.0/16'), network('fd00:10:244::/56')];
+    const memberships = start([all], { podNetworks, own: () => new Set([own]) });
+    const refused = ['::', '::1', 'fe80::5', 'ff02::1', '::ffff:10.1.0.7', 'fd00:10:245::5'].map(ipv6);
+    list(memberships, PODS, [pod('a', { addresses: [...refused, own, ipv6('fd00:10:244::5')] })]);
+    memberships.drainChanges();
+    expect(memberships.list().addresses).toEqual([ipv6('fd00:10:244::5')]);
+    const first = { name: 'shop/a', address: refused[0] };
+    expect(memberships.warnings('prod')).toEqual([{ code: 'claims_refused', integration: 'prod', count: 7, first }]);
+    const unlimited = start([all]);
+    list(unlimited, PODS, [pod('a', { addresses: [...refused.slice(0, 5), ipv6('fd00::5')] })]);
+    unlimited.drainChanges();
+    expect(unlimited.list().addresses).toEqual([ipv6('fd00::5')]);
   });
 
   test('`Memberships` omits Kubernetes objects beyond the maximum number, and warns about that', () => {

@@ -1,8 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Address } from '#contracts/policy/policy-model.js';
 import { parseVersion } from '#kubernetes/api-server/api-objects.js';
 import { ObjectReader } from '#kubernetes/watch/object-reader.js';
-import { ip } from './sample.js';
+import { ip, ipv6 } from './sample.js';
 
 const metadata = {
   uid: 'u-1',
@@ -26,7 +27,7 @@ const podJson = {
 const read = (resource: 'pods' | 'nodes' | 'namespaces', value: unknown) => new ObjectReader().read(resource, value);
 
 describe('ObjectReader', () => {
-  test('`ObjectReader` keeps the fields of a pod on which selectors depend, and only IPv4 addresses', () => {
+  test('without IPv6 policies, `ObjectReader` keeps the fields of a pod on which selectors depend, and only IPv4 addresses', () => {
     expect(read('pods', podJson)).toEqual({
       resource: 'pods',
       uid: 'u-1',
@@ -72,7 +73,39 @@ describe('ObjectReader', () => {
     },
   );
 
-  test('`ObjectReader` reads internal and external addresses and IPv4 pod networks of a node', () => {
+  test('with IPv6 policies, `ObjectReader` reads the addresses and networks of both IP families, also of an undecided object', () => {
+    const reader = new ObjectReader(true);
+    const addresses = [ip('10.0.0.1'), ipv6('fd00::1'), ip('10.0.0.2')];
+    expect(reader.read('pods', podJson)).toMatchObject({ addresses });
+    expect(reader.read('pods', { ...podJson, spec: { hostNetwork: 'true' } })).toMatchObject({
+      addresses: [...addresses, ip('10.0.0.9')],
+      undecided: true,
+    });
+    expect(reader.read('pods', { ...podJson, status: { podIP: 'FD00:0::9' } })).toMatchObject({
+      addresses: [ipv6('fd00::9')],
+    });
+    const nodeAddresses = [
+      { type: 'InternalIP', address: 'fd00::2' },
+      { type: 'InternalIP', address: '192.0.2.1' },
+      { type: 'ExternalIP', address: '2001:db8::1' },
+    ];
+    const value = { metadata, spec: { podCIDRs: ['fd00::/64', '10.1.0.0/24'] }, status: { addresses: nodeAddresses } };
+    expect(reader.read('nodes', value)).toMatchObject({
+      internal: [ipv6('fd00::2'), ip('192.0.2.1')],
+      external: [ipv6('2001:db8::1')],
+      podNetworks: [
+        { address: ipv6('fd00::'), length: 64 },
+        { address: ip('10.1.0.0'), length: 24 },
+      ],
+    });
+    expect(reader.damaged).toBe(1);
+    expect(reader.read('pods', { ...podJson, status: { podIPs: [{ ip: 'fe80::1%eth0' }] } })).toMatchObject({
+      addresses: [],
+      undecided: true,
+    });
+  });
+
+  test('without IPv6 policies, `ObjectReader` reads internal and external addresses and IPv4 pod networks of a node', () => {
     const addresses = [
       { type: 'InternalIP', address: '192.0.2.1' },
       { type: 'InternalIP', address: 'fd00::2' },
@@ -124,7 +157,7 @@ describe('ObjectReader', () => {
   const own = new ObjectReader().read('pods', podJson);
   const ownAddresses = own?.resource === 'pods' ? own.addresses : [];
   const many = Array.from({ length: 17 }, (_, index) => `10.0.0.${index + 1}`);
-  test.each<[string, unknown, readonly number[]]>([
+  test.each<[string, unknown, readonly Address[]]>([
     ['labels that are no texts', withMetadata({ labels: { app: 1 } }), ownAddresses],
     ['labels beyond the bound', withMetadata({ labels: { app: 'x'.repeat(40_000) } }), ownAddresses],
     ['an address that is none', withStatus({ podIPs: [{ ip: '10.0.0' }], podIP: '10.0.0.1' }), [ip('10.0.0.1')]],

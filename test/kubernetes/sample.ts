@@ -1,4 +1,4 @@
-import { parseIpv4Address } from '#addresses/ip-address.js';
+import { parseAddress, parseIpv4Address } from '#addresses/ip-address.js';
 import type { KubernetesSource, NodeSelectorConfig, PodSelectorConfig } from '#contracts/policy/policy-document.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
@@ -10,6 +10,13 @@ type Labels = Readonly<Record<string, string>>;
 export function ip(text: string): number {
   const address = parseIpv4Address(text);
   if (address === undefined) throw new RangeError(`not an address: ${text}`);
+  return address;
+}
+
+/** Parses an IPv6 address. */
+export function ipv6(text: string): bigint {
+  const address = parseAddress(text);
+  if (typeof address !== 'bigint') throw new RangeError(`not an IPv6 address: ${text}`);
   return address;
 }
 

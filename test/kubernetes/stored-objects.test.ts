@@ -1,12 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { compareAddresses } from '#addresses/ip-address.js';
 import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import type { Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
 import { ObjectChanges, StoredRecords } from '#kubernetes/thread/stored-objects.js';
 import { Random, seedOf } from '#test/seed.js';
 import { RandomCluster, randomSelector, randomStep, SCOPES } from './random-cluster.js';
-import { namespace, node, pod, scope } from './sample.js';
+import { ip, ipv6, namespace, node, pod, scope } from './sample.js';
 
 const NAMES = ['prod', 'test'];
 
@@ -54,7 +55,7 @@ function plain(memberships: Memberships) {
   return {
     members: [...addresses]
       .map((address, at) => [address, keys.get(sets[at] ?? 0) ?? 'deny-only', memberships.owners.get(address)] as const)
-      .sort(([a], [b]) => a - b),
+      .sort(([a], [b]) => compareAddresses(a, b)),
     resolved: [...resolved].sort(),
     podNetworks,
     networks: [...networks].sort(([a], [b]) => (a < b ? -1 : 1)),
@@ -108,6 +109,35 @@ describe('stored objects', () => {
     expect(records(complete(2)).objectsOf('prod')).toBeUndefined();
     expect(records('{').objectsOf('prod')).toBeUndefined();
     expect(records(complete(1)).objectsOf('pro')).toBeUndefined();
+  });
+
+  test('stored Kubernetes objects keep their IPv6 addresses and networks, and a process with the other setting for IPv6 does not use them', () => {
+    const changes = new ObjectChanges(true);
+    const memberships = new Memberships({
+      objectChanged: (name, resource, uid) => changes.changed(name, resource, uid),
+    });
+    // A label with the text of an IPv6 address stays a text.
+    const dual = pod('a', { addresses: [ip('10.0.0.1'), ipv6('fd00::1')], labels: { ipv6: 'fd00::1' } });
+    const host = node('b', { internal: [ipv6('fd00::2')], podNetworks: [{ address: ipv6('fd00:1::'), length: 64 }] });
+    memberships.receive('prod', scope('pods'), { type: 'listed', objects: [dual], version: 1 });
+    memberships.receive('prod', scope('nodes'), { type: 'listed', objects: [host], version: 1 });
+    const { objects, complete } = changes.drain(() => ({ cluster: 'c', objects: memberships.objectsOf('prod') }));
+    const restoredBy = (hasIpv6: boolean) => {
+      const records = new StoredRecords(hasIpv6);
+      records.add([...objects, ...complete]);
+      return records.objectsOf('prod')?.objects;
+    };
+    expect(restoredBy(true)).toEqual([
+      {
+        object: dual,
+        owned: [
+          [ip('10.0.0.1'), 0, 1],
+          [ipv6('fd00::1'), 0, 1],
+        ],
+      },
+      { object: host, owned: [[ipv6('fd00::2'), 0, 1]] },
+    ]);
+    expect(restoredBy(false)).toBeUndefined();
   });
 
   test('stored Kubernetes objects with an unexpected shape are not restored, and no other object of their integration either', () => {

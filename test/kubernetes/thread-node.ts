@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import { formatAddress } from '#addresses/ip-address.js';
+import { compareAddresses, formatAddress } from '#addresses/ip-address.js';
 import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type {
   KubernetesListener,
@@ -10,7 +10,7 @@ import type {
   WatchedIntegration,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import type { KubernetesThreadOptions } from '#kubernetes/thread/kubernetes-messages.js';
 import { createKubernetesSource } from '#kubernetes/thread/kubernetes-thread.js';
 import { REFLECTOR_TIMES } from '#kubernetes/watch/reflector.js';
@@ -114,7 +114,7 @@ export class Node {
   readonly reflectors: ReflectorChange[] = [];
   readonly failures: string[] = [];
   readonly record = new MemberRecord();
-  readonly owners = new Map<number, OwnerName>();
+  readonly owners = new Map<Address, OwnerName>();
   readonly store: Map<string, string>;
   scope: SelectorResolution | undefined;
   readonly source: KubernetesSource;
@@ -154,15 +154,13 @@ export class Node {
   /** The members by address, with the labels of their selectors. */
   get members(): Readonly<Record<string, string>> {
     const { addresses } = this.record.list();
-    const shown = [...addresses]
-      .sort((a, b) => a - b)
-      .map((address) => {
-        const { keys = [] } = this.record.setOf(address) ?? {};
-        const names = [web, db]
-          .filter(({ key }) => keys.includes(key))
-          .map(({ source }) => source.pod_selector?.match_labels?.app);
-        return [formatAddress(address), `${this.owners.get(address)?.name}: ${names.join()}`];
-      });
+    const shown = [...addresses].sort(compareAddresses).map((address) => {
+      const { keys = [] } = this.record.setOf(address) ?? {};
+      const names = [web, db]
+        .filter(({ key }) => keys.includes(key))
+        .map(({ source }) => source.pod_selector?.match_labels?.app);
+      return [formatAddress(address), `${this.owners.get(address)?.name}: ${names.join()}`];
+    });
     return Object.fromEntries(shown) as Record<string, string>;
   }
 

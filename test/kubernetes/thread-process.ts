@@ -50,7 +50,7 @@ source.setIntegrations([{ name: 'prod', access }]);
 source.setSelectors(selectors);
 const record = new MemberRecord();
 const store = new Map<string, string>();
-let changes: [number, number][] = [];
+let changes: [address: number, at: number][] = [];
 let membersMs = 0;
 
 await pause(500);
@@ -75,7 +75,7 @@ const isStored = new Promise<void>((resolve, reject) => {
         }
         for (const change of given) {
           record.change(change);
-          for (const address of change.addresses) changes.push([address, at]);
+          for (const address of change.addresses) changes.push([Number(address), at]);
         }
         stored.forEach(keep);
       },

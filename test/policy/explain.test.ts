@@ -554,7 +554,7 @@ describe('`explain`', () => {
     const source = address('10.0.0.1');
     members.change({
       added: [{ number: 1, keys: [web.key] }],
-      addresses: Uint32Array.of(source),
+      addresses: [source],
       sets: Uint32Array.of(1),
       dropped: [],
     });

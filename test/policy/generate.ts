@@ -9,6 +9,7 @@ import {
 } from '#addresses/ip-address.js';
 import { DENY_ONLY_MEMBER, type ListedMembership } from '#contracts/kubernetes/membership.js';
 import type {
+  Address,
   AddressOf,
   Family,
   Grants,
@@ -176,8 +177,12 @@ export function packetGenerator(
 }
 
 /** Like `packetGenerator`, for IPv6 packets. */
-export function ipv6PacketGenerator(random: Random, policy: Policy): () => Packet<bigint> {
-  return packetsOf(random, policy, [], 'ipv6', () => randomIpv6(random));
+export function ipv6PacketGenerator(
+  random: Random,
+  policy: Policy,
+  podNetworks: readonly Prefix[] = [],
+): () => Packet<bigint> {
+  return packetsOf(random, policy, podNetworks, 'ipv6', () => randomIpv6(random));
 }
 
 function packetsOf<F extends Family>(
@@ -240,37 +245,40 @@ function rangeEdges(ranges: readonly Range[]): number[] {
  * Returns a random membership: some selectors are resolved, some networks are of pods, and some
  * of the sources that `packetGenerator` uses have an owner.
  */
-export function generateMembership(random: Random, policy: Policy): ListedMembership {
+export function generateMembership(
+  random: Random,
+  policy: Policy,
+  families: readonly Family[] = ['ipv4'],
+): ListedMembership {
   const keys = SELECTORS.map(({ key }) => key);
   const all = random.chance(0.5);
   const resolved = new Set(keys.filter(() => all || random.chance(0.6)));
-  const podNetworks = random.chance(0.7) ? random.some(1, 3, () => generatePrefix(random)) : [];
+  const podNetworks = random.chance(0.7) ? random.some(1, 3, () => generateAnyPrefix(random, families)) : [];
   const networks = new Map(
-    [...resolved].flatMap((key) => (random.chance(0.1) ? [[key, [generatePrefix(random)]]] : [])),
+    [...resolved].flatMap((key) => (random.chance(0.1) ? [[key, [generateAnyPrefix(random, families)]]] : [])),
   );
   const added = Array.from({ length: random.between(1, 6) }, (_, at) => ({
     number: at + 1,
     keys: keys.filter(() => random.chance(0.4)),
   }));
-  const sources = new Set([
-    ...edges(
-      policy.groups.flatMap((group) => group.sources),
-      'ipv4',
-    ),
-    ...edges([...podNetworks, ...[...networks.values()].flat()], 'ipv4'),
-  ]);
+  const prefixes = [
+    ...policy.groups.flatMap((group) => group.sources),
+    ...podNetworks,
+    ...[...networks.values()].flat(),
+  ];
+  const sources = new Set<Address>(families.flatMap((family): readonly Address[] => edges(prefixes, family)));
   const addresses = [...sources].filter(() => random.chance(0.5));
   const former = [...sources].filter((source) => !addresses.includes(source) && random.chance(0.2));
   return {
     scope: { resolved, podNetworks, networks },
     former: {
-      addresses: Uint32Array.from(former),
+      addresses: [...former],
       sets: Uint32Array.from(former, () => random.between(1, added.length)),
     },
     list: {
       added,
       dropped: [],
-      addresses: Uint32Array.from(addresses),
+      addresses: [...addresses],
       sets: Uint32Array.from(addresses, () =>
         random.chance(0.1) ? DENY_ONLY_MEMBER.number : random.between(1, added.length),
       ),

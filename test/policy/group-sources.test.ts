@@ -91,7 +91,7 @@ describe('sources of groups', () => {
     });
     const memory = new CompileMemory();
     const groups = (scope: SelectorResolution) => {
-      const list = { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] };
+      const list = { added: [], addresses: [], sets: new Uint32Array(0), dropped: [] };
       const { sources } = compile(given, { memory, membership: { scope, list } }).ruleNames;
       const source = address('10.244.1.9');
       const scopes = given.groups.map((each) => ruleScopeOf(each, source, { resolution: scope, members: NO_MEMBERS }));

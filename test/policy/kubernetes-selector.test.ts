@@ -193,7 +193,7 @@ describe('warnings about a Kubernetes selector', () => {
       const { groups } = partsOf(document, { form: 'singleton', mode: 'enforce', context });
       const list = {
         added: [{ number: 1, keys }],
-        addresses: Uint32Array.of(1),
+        addresses: [1],
         sets: Uint32Array.of(1),
         dropped: [],
       };

@@ -4,7 +4,7 @@ import { MemberRecord } from '#policy/model/sources/member-record.js';
 
 const change = (members: readonly (readonly [address: number, set: number])[], added: readonly number[] = []) => ({
   added: added.map((number) => ({ number, keys: [`${number}`] })),
-  addresses: Uint32Array.from(members, ([address]) => address),
+  addresses: members.map(([address]) => address),
   sets: Uint32Array.from(members, ([, set]) => set),
   dropped: [],
 });

@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
 import {
@@ -6,7 +7,7 @@ import {
   NO_MEMBERS,
   type SelectorResolution,
 } from '#contracts/kubernetes/membership.js';
-import type { Group, Policy } from '#contracts/policy/policy-model.js';
+import type { Address, Family, Group, Packet, Policy, Prefix } from '#contracts/policy/policy-model.js';
 import type { Program } from '#contracts/policy/program.js';
 import { verdictWord } from '#contracts/policy/verdict-word.js';
 import { compile } from '#policy/compile/compile.js';
@@ -20,7 +21,13 @@ import { addressesWithSets, membershipOf } from '#policy/model/sources/group-set
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
 import { expectEqual } from '#test/expect-equal.js';
-import { generateGrants, generateMembership, generatePolicy, packetGenerator } from '#test/policy/generate.js';
+import {
+  generateGrants,
+  generateMembership,
+  generatePolicy,
+  ipv6PacketGenerator,
+  packetGenerator,
+} from '#test/policy/generate.js';
 import { grantedNames } from '#test/policy/granted-names.js';
 import { address, group, packet, policy, rule, selector } from '#test/policy/sample.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
@@ -28,28 +35,40 @@ import { Random, seedOf } from '#test/seed.js';
 
 const seed = seedOf(20_261_126);
 const SHAPE = { groups: 8, rules: 5, selectors: 0.5 };
-const EVERY_NETWORK = [{ address: 0, length: 0 }];
+const EVERY_NETWORK = [
+  { address: 0, length: 0 },
+  { address: 0n, length: 0 },
+];
 
 type Case = { readonly policy: Policy; readonly given: ListedMembership; readonly program: Program };
+
+const BOTH: readonly Family[] = ['ipv4', 'ipv6'];
 
 function cases(count: number, visit: (one: Case, random: Random) => void): void {
   for (let number = 0; number < count; number++) {
     const random = new Random(seed + number * 7919);
-    const made = generatePolicy(random, SHAPE);
-    const given = generateMembership(random, made);
-    visit({ policy: made, given, program: compile(made, { membership: given }) }, random);
+    const made = generatePolicy(random, { ...SHAPE, families: BOTH });
+    const given = generateMembership(random, made, BOTH);
+    visit({ policy: made, given, program: compile(made, { ipv6: true, membership: given }) }, random);
   }
+}
+
+/** Returns a function that generates packets of both families. */
+function packetsOf(random: Random, made: Policy, podNetworks: readonly Prefix[] = []): () => Packet {
+  const ipv4 = packetGenerator(random, made, podNetworks);
+  const ipv6 = ipv6PacketGenerator(random, made, podNetworks);
+  return () => (random.chance(0.5) ? ipv4() : ipv6());
 }
 
 /**
  * Fails with `about` if two verdict words differ. `expect` for each of thousands of packets takes too long.
  */
 function expectWord(found: number, wanted: number, about: object): void {
-  if (found !== wanted) expect.fail(JSON.stringify({ ...about, found, wanted }));
+  if (found !== wanted) expect.fail(inspect({ ...about, found, wanted }));
 }
 
 /** Returns the index by which the datapath classifies packets from a source. */
-function setOf({ program, given }: Case, source: number): number | undefined {
+function setOf({ program, given }: Case, source: Address): number | undefined {
   const set = membershipOf(given).members.setOf(source);
   return set === undefined || program.members === null ? undefined : new MemberIndex(program.members).indexOf(set);
 }
@@ -58,9 +77,10 @@ describe('a policy compiled for a scope and members', () => {
   test('a compiled policy agrees with the reference evaluator for Kubernetes members, pod networks without members and other sources', () => {
     let members = 0;
     let denyOnly = 0;
+    let ipv6Members = 0;
     cases(300, (one, random) => {
       const grants = generateGrants(random.word());
-      const next = packetGenerator(random, one.policy, one.given.scope.podNetworks);
+      const next = packetsOf(random, one.policy, one.given.scope.podNetworks);
       const membership = membershipOf(one.given);
       const lookups = new LookupIndex(one.program.lookups);
       for (let count = 0; count < 300; count++) {
@@ -70,23 +90,27 @@ describe('a policy compiled for a scope and members', () => {
         const { rank, verdict, audited } = evaluate(one.policy, tried, grants, membership);
         const about = { seed: random.seed, tried, set };
         expectWord(classify(one.program, tried, names, set), verdictWord(rank, verdict, audited), about);
+        members += set === undefined || set === EMPTY_SET ? 0 : 1;
+        denyOnly += one.given.scope.podNetworks.length > 0 && set === undefined ? 1 : 0;
+        ipv6Members += set === undefined || set === EMPTY_SET || typeof tried.source === 'number' ? 0 : 1;
+        // DNS lookups come from IPv4 clients alone.
+        if (typeof tried.source === 'bigint') continue;
         const asked = random.pick(['api.example.com', 'www.example.com', 'example.org']);
         const lookup = evaluateLookup(one.policy, tried.source, asked, membership);
         const found = lookups.decide(tried.source, wireNameOf(asked), set);
         expectWord(found, verdictWord(lookup.rank, lookup.verdict, lookup.audited), { ...about, asked });
-        members += set === undefined || set === EMPTY_SET ? 0 : 1;
-        denyOnly += one.given.scope.podNetworks.length > 0 && set === undefined ? 1 : 0;
       }
     });
     expect(members).toBeGreaterThan(5_000);
     expect(denyOnly).toBeGreaterThan(5_000);
+    expect(ipv6Members).toBeGreaterThan(3_000);
   });
 
   test('a compiled policy applies all deny rules and no allow rules of groups with selectors to a source whose set of groups was not compiled', () => {
     cases(200, ({ policy: made, given, program }, random) => {
       if (program.members === null) return;
       const resolution: SelectorResolution = { ...given.scope, podNetworks: EVERY_NETWORK };
-      const next = packetGenerator(random, made);
+      const next = packetsOf(random, made);
       const grants = generateGrants(random.word());
       for (let count = 0; count < 100; count++) {
         const tried = next();
@@ -109,11 +133,11 @@ describe('a policy compiled for a scope and members', () => {
       const list = {
         dropped: [],
         added: added.map(({ number, keys }) => ({ number: 100 - number, keys: [...keys].reverse() })).reverse(),
-        addresses: Uint32Array.from(order, ([address]) => address),
+        addresses: order.map(([address]) => address),
         sets: Uint32Array.from(order, ([, set]) => 100 - set),
       };
-      expectEqual(compile(made, { membership: { scope: given.scope, list } }), program);
-      expectEqual(compile(made, { memory, membership: given }), program);
+      expectEqual(compile(made, { ipv6: true, membership: { scope: given.scope, list } }), program);
+      expectEqual(compile(made, { ipv6: true, memory, membership: given }), program);
     });
   });
 
@@ -135,7 +159,7 @@ describe('`MemberIndex`', () => {
   const list = {
     dropped: [],
     added: [{ number: 7, keys: [keys.web] }],
-    addresses: Uint32Array.of(address('192.0.2.1')),
+    addresses: [address('192.0.2.1')],
     sets: Uint32Array.of(7),
   };
   const { members } = compile(policy([web, db]), { membership: { scope, list } });
@@ -160,7 +184,7 @@ describe('`MemberRecord`', () => {
   test('`MemberRecord.setOf` returns the member without allow rules for an address with the deny-only number, and no member for one with the number 0', () => {
     const record = new MemberRecord();
     const [owned, denyOnly] = [address('10.0.0.1'), address('10.0.0.2')];
-    const addresses = Uint32Array.of(owned, denyOnly);
+    const addresses = [owned, denyOnly];
     const added = [{ number: 1, keys: [] }];
     record.change({ added, addresses, sets: Uint32Array.of(1, DENY_ONLY_MEMBER.number), dropped: [] });
     expect([record.setOf(owned), record.setOf(denyOnly)]).toEqual([{ number: 1, keys: [] }, DENY_ONLY_MEMBER]);

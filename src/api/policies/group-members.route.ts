@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { formatAddress, formatPrefix, parseIpv4Address } from '#addresses/ip-address.js';
+import { formatAddress, formatPrefix, parseAddress } from '#addresses/ip-address.js';
 import type { Resource } from '#api/api.js';
 import { refused } from '#api/errors/error-answer.js';
 import { ApiError } from '#api/errors/errors.js';
@@ -7,9 +7,10 @@ import { errorAnswers, errorsOf } from '#api/openapi/answer.schema.js';
 import { NOT_EMPTY, pageLimit } from '#api/requests/query-parameters.js';
 import { ownerShape } from '#api/traffic/owner.schema.js';
 
+const addressSchema = z.union([z.ipv4(), z.ipv6()]);
 const MemberSchema = z
   .object({
-    address: z.ipv4(),
+    address: addressSchema,
     ...ownerShape,
   })
   .meta({
@@ -24,10 +25,10 @@ const NetworkSchema = z.object({ cidr: z.string(), ...ownerShape }).meta({
 });
 const GroupMembersSchema = z
   .object({
-    items: z.array(MemberSchema).describe('Sorted by address.'),
-    networks: z.array(NetworkSchema).describe('Sorted by address. Empty if the request has `after`.'),
+    items: z.array(MemberSchema).describe('Sorted by address, IPv4 first.'),
+    networks: z.array(NetworkSchema).describe('Sorted by address, IPv4 first. Empty if the request has `after`.'),
     total: z.int().min(0).describe('The number of all addresses, also of those on other pages.'),
-    next: z.ipv4().nullable().describe('The value of `after` for the next page; null on the last page.'),
+    next: addressSchema.nullable().describe('The value of `after` for the next page; null on the last page.'),
   })
   .meta({ id: 'GroupMembers' });
 
@@ -49,10 +50,9 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
           limit: pageLimit(100, 1_000).describe('The maximum number of members in the response.'),
           after: z
             .string()
-            .refine((text) => parseIpv4Address(text) !== undefined, { error: 'Must be an IPv4 address.' })
+            .refine((text) => parseAddress(text) !== undefined, { error: 'Must be an IP address.' })
             .optional()
-            .describe('Returns only addresses after this address.')
-            .meta({ format: 'ipv4' }),
+            .describe('Returns only addresses after this address.'),
         }),
         response: {
           200: GroupMembersSchema,
@@ -68,7 +68,7 @@ export const groupMembersResource: Resource = (api, { kubernetes }) => {
       },
     },
     async ({ params, query }) => {
-      const after = query.after === undefined ? null : (parseIpv4Address(query.after) ?? null);
+      const after = query.after === undefined ? null : (parseAddress(query.after) ?? null);
       const found = await kubernetes.members({
         policy: params.id,
         group: params.group_id,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { flag, ipv4Prefix, oneOf, text } from '#config/value.js';
+import { anyPrefix, flag, oneOf, text } from '#config/value.js';
 
 /** The maximum number of pod networks. It is limited because each address is compared with all of them. */
 const MAX_POD_NETWORKS = 64;
@@ -19,13 +19,13 @@ export const kubernetesSchema = z
       shown: 'the value of `node.id`',
     }),
     pod_cidrs: z
-      .array(ipv4Prefix('A network.'))
+      .array(anyPrefix('A network.'))
       .max(MAX_POD_NETWORKS, `has more than ${MAX_POD_NETWORKS} networks`)
       .prefault([])
       .meta({
         description:
-          'The networks of pods. An address in them gets no allow rule of a group with selectors, and each deny rule of such groups, until an object owns the address. Without an entry, they are the `podCIDRs` of the nodes. Set them if the network plugin does not use `podCIDRs`, or if the token may not read nodes, which only `scope: cluster` allows.',
-        form: `list of at most ${MAX_POD_NETWORKS} IPv4 networks`,
+          'The networks of pods. An address in them gets no allow rule of a group with selectors, and each deny rule of such groups, until an object owns the address. Without an entry, they are the `podCIDRs` of the nodes. Set them if the network plugin does not use `podCIDRs`, or if the token may not read nodes, which only `scope: cluster` allows. A pod has only addresses in them, so a dual-stack cluster needs networks of both IP families. IPv6 networks need `dataplane.ipv6: enforce`.',
+        form: `list of at most ${MAX_POD_NETWORKS} networks`,
       }),
     close_new_pods: flag(
       'Whether an address in a pod network without an owner is deny-only: it gets no allow rule by a selector, and every deny rule. This needs the pods of all namespaces. With `false`, a policy that names at most eight namespaces needs a Role in each of them only, and a new pod has the rules of an address outside of Kubernetes until its status arrives.',

@@ -9,7 +9,7 @@ export type OwnerName = {
 };
 
 /** The Kubernetes object that owns an address now; null if no object owns the address any more. */
-export type OwnerChange<A extends Address = number> = { readonly address: A; readonly owner: OwnerName | null };
+export type OwnerChange = { readonly address: Address; readonly owner: OwnerName | null };
 
 /**
  * Owners (Kubernetes objects) of addresses that changed together. `replaces`: all other addresses have no

@@ -1,4 +1,5 @@
 import type { KubernetesSource } from '#contracts/policy/policy-document.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { OwnerName } from './address-owner.js';
 import type { IntegrationFacts, OwnedNetwork } from './kubernetes-source.js';
 
@@ -43,10 +44,10 @@ export type GroupMembers = {
   /** The networks of pods that the selectors select, on the first page only. */
   readonly networks: readonly OwnedNetwork[];
   readonly total: number;
-  /** The selected addresses of the page, in ascending order, each with the object that owns it. */
-  readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
+  /** The selected addresses of the page, ascending and IPv4 first, each with the object that owns it. */
+  readonly members: readonly { readonly address: Address; readonly owner: OwnerName }[];
   /** The last address of the page if more addresses follow; otherwise null. */
-  readonly next: number | null;
+  readonly next: Address | null;
 };
 
 /** The integrations (Kubernetes API servers) of a node, and the addresses of their objects in its kernel. */

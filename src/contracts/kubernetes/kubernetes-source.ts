@@ -1,4 +1,4 @@
-import type { Prefix, Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix, Selector } from '#contracts/policy/policy-model.js';
 import type { OwnerChange, OwnerName } from './address-owner.js';
 import type {
   ListedMembership,
@@ -26,7 +26,9 @@ export type WatchedIntegration = {
 
 export type KubernetesOptions = {
   /** The networks of pods, in place of the `podCIDRs` of nodes. Undefined: those of the nodes. */
-  readonly podNetworks: readonly Prefix<number>[] | undefined;
+  readonly podNetworks: readonly Prefix[] | undefined;
+  /** Whether IPv6 addresses become members too. If false, the IPv6 addresses of objects are left out. */
+  readonly ipv6?: boolean | undefined;
   /** The name of the node whose pods are watched; null for the pods of all nodes. */
   readonly node: string | null;
   /** The name of this node in Kubernetes, if it is a node of the cluster. */
@@ -86,14 +88,17 @@ export type IntegrationFacts = {
 };
 
 /** A network of pods that a selector of `podCIDRs` selects, and the node that has it. */
-export type OwnedNetwork = { readonly prefix: Prefix<number>; readonly owner: OwnerName };
+export type OwnedNetwork = { readonly prefix: Prefix; readonly owner: OwnerName };
 
 export type MemberPage = {
-  /** The networks that the selectors select, by ascending address. Empty if the page follows an address. */
+  /**
+   * The networks that the selectors select, by ascending address, IPv4 first. Empty if the page follows an
+   * address.
+   */
   readonly networks: readonly OwnedNetwork[];
   /** The number of all addresses, also of those before and after the page. */
   readonly total: number;
-  readonly members: readonly { readonly address: number; readonly owner: OwnerName }[];
+  readonly members: readonly { readonly address: Address; readonly owner: OwnerName }[];
 };
 
 export type KubernetesListener = {
@@ -142,8 +147,11 @@ export type KubernetesSource = {
    */
   facts(integration: string): Promise<IntegrationFacts>;
   objectCounts(integration: string): Promise<ObjectCounts>;
-  /** Returns the selected addresses after the address `after`, ascending, and the selected networks. */
-  membersOf(keys: readonly string[], after: number | null, limit: number): Promise<MemberPage>;
+  /**
+   * Returns the selected addresses after the address `after`, ascending and IPv4 first, and the selected
+   * networks.
+   */
+  membersOf(keys: readonly string[], after: Address | null, limit: number): Promise<MemberPage>;
   close(): Promise<void>;
 };
 

@@ -20,8 +20,9 @@ export type SelectorSet = { readonly number: number; readonly keys: readonly str
 export const DENY_ONLY_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
 
 /**
- * A change of members. `addresses` and `sets` have one element for each address: the number of its new set,
- * or 0 if no object owns the address any more. A number that no change has added means `DENY_ONLY_MEMBER`.
+ * A change of members of both IP families. `addresses` and `sets` have one element for each address: the
+ * number of its new set, or 0 if no object owns the address any more. A number that no change has added means
+ * `DENY_ONLY_MEMBER`.
  * `added`: the sets that occur for the first time. `dropped`: the numbers of sets that no address has after
  * the change. A dropped number never occurs again. Apply changes in order: first a change that removes a
  * selector from an address, then a change that only adds. Apply a resolution with more resolved selectors
@@ -29,7 +30,7 @@ export const DENY_ONLY_MEMBER: SelectorSet = { number: 0xffff_ffff, keys: [] };
  */
 export type MembershipChange = {
   readonly added: readonly SelectorSet[];
-  readonly addresses: Uint32Array;
+  readonly addresses: readonly Address[];
   readonly sets: Uint32Array;
   readonly dropped: readonly number[];
 };
@@ -54,8 +55,8 @@ export type MemberList = MembershipChange;
  */
 export type SelectorResolution = {
   readonly resolved: ReadonlySet<string>;
-  readonly podNetworks: readonly Prefix<number>[];
-  readonly networks: ReadonlyMap<string, readonly Prefix<number>[]>;
+  readonly podNetworks: readonly Prefix[];
+  readonly networks: ReadonlyMap<string, readonly Prefix[]>;
 };
 
 /** Returns the set of selectors that select an address; undefined if no object owns the address. */
@@ -79,7 +80,7 @@ export type ListedMembership = {
 };
 
 /** An address that different objects own in these integrations. It has the set `DENY_ONLY_MEMBER`. */
-export type SharedAddress = { readonly address: number; readonly integrations: readonly string[] };
+export type SharedAddress = { readonly address: Address; readonly integrations: readonly string[] };
 
 /**
  * The selector resolution (which selectors are resolved) of a node without Kubernetes integrations: no
@@ -90,5 +91,5 @@ export const NO_MEMBERS: Members = { setOf: () => undefined };
 export const NO_MEMBERSHIP: Membership = { resolution: NO_SELECTORS, members: NO_MEMBERS };
 export const NOTHING_LISTED: ListedMembership = {
   scope: NO_SELECTORS,
-  list: { added: [], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] },
+  list: { added: [], addresses: [], sets: new Uint32Array(0), dropped: [] },
 };

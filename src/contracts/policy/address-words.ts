@@ -31,7 +31,12 @@ export type AddressKey = number | string;
  * to /64. So a `Map` of bigints becomes slow, and one of texts does not.
  */
 export function addressKey(address: Address): AddressKey {
-  return typeof address === 'number' ? address : address.toString(32);
+  return typeof address === 'number' ? address : `0x${address.toString(16)}`;
+}
+
+/** Returns the address of a key: the inverse of `addressKey`. */
+export function addressOfKey(key: AddressKey): Address {
+  return typeof key === 'number' ? key : BigInt(key);
 }
 
 /**

@@ -1,11 +1,14 @@
-import { u32At } from '#arrays/read.js';
-import type { MemberTables } from '#contracts/kubernetes/member-tables.js';
+import { AddressMap, AddressSet } from '#addresses/address-map.js';
+import { familyOf } from '#addresses/ip-address.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import {
   DENY_ONLY_MEMBER,
   type MemberList,
   type MembershipChange,
   type SelectorSet,
 } from '#contracts/kubernetes/membership.js';
+import type { Address, Family } from '#contracts/policy/policy-model.js';
+import type { Program } from '#contracts/policy/program.js';
 import type { Slot } from '#dataplane/abi/active-word.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { DENY_ONLY_SET } from './member-layout.js';
@@ -13,11 +16,12 @@ import { MemberSets } from './member-sets.js';
 import { MemberTable } from './member-table.js';
 
 /**
- * The members: addresses that Kubernetes objects own, in memory that the BPF programs read (D38a). A
- * deny-only address gets all deny rules and no allow rules of groups with selectors.
+ * The members: addresses of both IP families that Kubernetes objects own, in memory that the BPF programs
+ * read (D38a). Addresses of a family without a table are ignored. A deny-only address gets all deny rules and
+ * no allow rules of groups with selectors.
  */
 export class KernelMembers {
-  readonly #table: MemberTable;
+  readonly #tables: ReadonlyMap<Family, MemberTable>;
   readonly #sets: MemberSets;
   /** The sets of Kubernetes selectors that past changes contained, by `SelectorSet.number`. */
   readonly #setsByNumber = new Map<number, SelectorSet>();
@@ -25,21 +29,21 @@ export class KernelMembers {
    * Set of selectors → its addresses, which are deny-only (no allow rules of groups with selectors apply)
    * because the map `member_sets` has no entry for the set.
    */
-  readonly #withoutEntry = new Map<SelectorSet, Set<number>>();
+  readonly #withoutEntry = new Map<SelectorSet, AddressSet>();
   /**
    * For each address that has no entry in the BPF map yet (`#withoutEntry`), its set of Kubernetes selectors.
    */
-  readonly #waitsFor = new Map<number, SelectorSet>();
+  readonly #waitsFor = new AddressMap<SelectorSet>();
   /**
    * Former members that the last list did not contain. They are deny-only (no allow rules of groups with
    * selectors apply) until the next flip.
    */
-  #leaving = new Set<number>();
+  #leaving = new AddressSet();
   readonly #awaitGracePeriod: () => void;
 
   constructor(
     memory: {
-      readonly members: Uint32Array;
+      readonly members: ReadonlyMap<Family, Uint32Array>;
       readonly sets: Uint32Array;
       readonly thirdIndexes?: Uint32Array | undefined;
     },
@@ -47,17 +51,25 @@ export class KernelMembers {
     awaitGracePeriod: () => void,
   ) {
     this.#awaitGracePeriod = awaitGracePeriod;
-    this.#table = new MemberTable(memory.members, random);
+    const tables = [...memory.members].map(
+      ([family, words]) => [family, new MemberTable(family, words, random, awaitGracePeriod)] as const,
+    );
+    this.#tables = new Map(tables);
     this.#sets = new MemberSets(memory.sets, memory.thirdIndexes);
-    if (this.#table.count === 0) return;
-    for (const [, mapIndex] of this.#table.members()) this.#sets.use(mapIndex, 1);
+    for (const [, table] of tables) {
+      if (table.count === 0) continue;
+      for (const [, mapIndex] of table.members()) this.#sets.use(mapIndex, 1);
+    }
   }
 
   /** The number of addresses that a Kubernetes object owns, without the addresses in `#leaving`. */
   get count(): number {
-    let leaving = this.#leaving.size;
-    for (const address of this.#table.refusedAddresses()) if (this.#leaving.has(address)) leaving -= 1;
-    return this.#table.count - leaving;
+    let count = -this.#leaving.size;
+    for (const table of this.#tables.values()) {
+      count += table.count;
+      for (const address of table.refusedAddresses()) if (this.#leaving.has(address)) count += 1;
+    }
+    return count;
   }
 
   /**
@@ -65,21 +77,23 @@ export class KernelMembers {
    * full.
    */
   get refused(): number {
-    return this.#table.refused;
+    let refused = 0;
+    for (const table of this.#tables.values()) refused += table.refused;
+    return refused;
   }
 
   /** Applies a change. Returns the addresses whose entry in the table has changed. */
-  change({ added, addresses, sets, dropped }: MembershipChange): ReadonlySet<number> {
+  change({ added, addresses, sets, dropped }: MembershipChange): AddressSet {
     for (const set of added) this.#setsByNumber.set(set.number, set);
-    const changed = new Set<number>();
-    for (let at = 0; at < addresses.length; at++) this.#set(u32At(addresses, at), u32At(sets, at), changed);
-    for (const address of this.#table.retryRefused()) changed.add(address);
+    const changed = new AddressSet();
+    for (let at = 0; at < addresses.length; at++) this.#set(itemAt(addresses, at), u32At(sets, at), changed);
+    for (const table of this.#tables.values()) for (const address of table.retryRefused()) changed.add(address);
     for (const set of this.#withoutEntry.keys()) {
       if (!this.#sets.hasRoom) break;
       this.#openWaiting(set, changed);
     }
     for (const number of dropped) this.#setsByNumber.delete(number);
-    if (changed.size > 0) this.#table.countChange();
+    if (changed.size > 0) for (const table of this.#tables.values()) table.countChange();
     return changed;
   }
 
@@ -89,18 +103,20 @@ export class KernelMembers {
    * any more, and its deny rules must still match the former members of these selectors. Returns the
    * addresses whose entry has changed.
    */
-  replace(list: MemberList): ReadonlySet<number> {
-    const kept = new Set(list.addresses);
-    const gone = Uint32Array.from([...this.#table.members()].flatMap(([one]) => (kept.has(one) ? [] : [one])));
+  replace(list: MemberList): AddressSet {
+    const kept = new AddressSet(list.addresses);
+    const gone: Address[] = [];
+    for (const table of this.#tables.values())
+      for (const [address] of table.members()) if (!kept.has(address)) gone.push(address);
     this.#setsByNumber.clear();
     this.#withoutEntry.clear();
     this.#waitsFor.clear();
     const sets = new Uint32Array(gone.length).fill(DENY_ONLY_MEMBER.number);
     const removed = this.change({ added: [], addresses: gone, sets, dropped: [] });
     const changed = this.change(list);
-    this.#leaving = new Set(gone);
-    this.#table.complete();
-    return new Set([...removed, ...changed]);
+    this.#leaving = new AddressSet(gone);
+    for (const table of this.#tables.values()) table.complete();
+    return new AddressSet([...removed, ...changed]);
   }
 
   /**
@@ -108,7 +124,7 @@ export class KernelMembers {
    * program that was compiled with the last list.
    */
   removeLeaving(): void {
-    for (const address of this.#leaving) this.#set(address, 0, new Set());
+    for (const address of this.#leaving) this.#set(address, 0, new AddressSet());
     this.#leaving.clear();
   }
 
@@ -121,8 +137,8 @@ export class KernelMembers {
    * Stores for each set of selectors the index of its set of groups in the program of a program slot. No
    * packet may read this slot yet.
    */
-  fill(slot: Slot, tables: MemberTables | null): void {
-    this.#sets.fill(slot, tables === null ? null : new MemberIndex(tables));
+  fill(slot: Slot, { members, ipv6 }: Pick<Program, 'members' | 'ipv6'>): void {
+    this.#sets.fill(slot, members === null ? null : new MemberIndex(members, ipv6));
   }
 
   /**
@@ -136,7 +152,7 @@ export class KernelMembers {
     for (let at = 0; at < addresses.length; at++) {
       const set = this.#setsByNumber.get(u32At(sets, at));
       if (set === undefined) continue;
-      if (program === undefined || !program.has(u32At(addresses, at), program.indexOf(set))) count += 1;
+      if (program === undefined || !program.has(itemAt(addresses, at), program.indexOf(set))) count += 1;
     }
     return count;
   }
@@ -150,9 +166,11 @@ export class KernelMembers {
     const program = this.#sets.programOf(slot);
     if (program == null) return 0;
     let count = 0;
-    for (const [address, mapIndex] of this.#table.members()) {
-      const set = this.#sets.setAt(mapIndex);
-      if (set !== undefined && !program.has(address, program.indexOf(set))) count += 1;
+    for (const table of this.#tables.values()) {
+      for (const [address, mapIndex] of table.members()) {
+        const set = this.#sets.setAt(mapIndex);
+        if (set !== undefined && !program.has(address, program.indexOf(set))) count += 1;
+      }
     }
     return count;
   }
@@ -161,10 +179,12 @@ export class KernelMembers {
    * Sets the owner (Kubernetes object) of an address. `setNumber`: the `SelectorSet.number` of its set; 0
    * without an owner.
    */
-  #set(address: number, setNumber: number, changed: Set<number>): void {
+  #set(address: Address, setNumber: number, changed: AddressSet): void {
+    const table = this.#tables.get(familyOf(address));
+    if (table === undefined) return;
     this.#leaving.delete(address);
     const set = this.#setsByNumber.get(setNumber);
-    const before = this.#table.mapIndexAt(address);
+    const before = table.mapIndexAt(address);
     // If the set is not known, the address is deny-only. `setNumber` is then that of `DENY_ONLY_MEMBER`, or
     // the sender has left out the set by mistake.
     const mapIndex =
@@ -172,7 +192,7 @@ export class KernelMembers {
     if (before === DENY_ONLY_SET) this.#endWait(address);
     if (set !== undefined && mapIndex === DENY_ONLY_SET) this.#beginWait(address, set);
     if (before === mapIndex && mapIndex !== 0) return;
-    this.#table.set(address, mapIndex);
+    table.set(address, mapIndex);
     this.#sets.use(before, -1);
     this.#sets.use(mapIndex, 1);
     if (before !== mapIndex) changed.add(address);
@@ -183,19 +203,21 @@ export class KernelMembers {
    * Stores the map index of a set for the addresses that are deny-only (no allow rules of groups with
    * selectors apply) because the set had no entry.
    */
-  #openWaiting(set: SelectorSet, changed: Set<number>): void {
+  #openWaiting(set: SelectorSet, changed: AddressSet): void {
     const addresses = this.#withoutEntry.get(set);
     if (addresses === undefined) return;
     this.#withoutEntry.delete(set);
     for (const address of addresses) this.#set(address, set.number, changed);
   }
 
-  #beginWait(address: number, set: SelectorSet): void {
-    this.#withoutEntry.set(set, (this.#withoutEntry.get(set) ?? new Set()).add(address));
+  #beginWait(address: Address, set: SelectorSet): void {
+    const addresses = this.#withoutEntry.get(set) ?? new AddressSet();
+    addresses.add(address);
+    this.#withoutEntry.set(set, addresses);
     this.#waitsFor.set(address, set);
   }
 
-  #endWait(address: number): void {
+  #endWait(address: Address): void {
     const set = this.#waitsFor.get(address);
     if (set === undefined) return;
     this.#waitsFor.delete(address);

@@ -22,7 +22,7 @@ import {
 import { writeLayouts } from '#dataplane/loader/map-layouts.js';
 import type { KernelMembers } from '#dataplane/members/kernel-members.js';
 import { type MappedMembers, mapMembers } from '#dataplane/members/mapped-members.js';
-import { MEMBER_LINES, MEMBER_SETS } from '#dataplane/members/member-layout.js';
+import { MEMBER_SETS, memberLines } from '#dataplane/members/member-layout.js';
 import { RouteCopy } from '#dataplane/routes/route-copy.js';
 import { TestRun } from '#libc/bpf/test-run.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
@@ -174,12 +174,12 @@ export function loadObject(options: ObjectOptions, before: Before = NOTHING_BEFO
     const prover = new Prover(object);
     if (options.enforcesIpv6 === true) ipv6 = loadIpv6Object({ options, object }, before.ipv6Maps);
     const routes = new RouteCopy(object, options.copiesRoutes ?? false);
-    const grantObjects = grantObjectsOf({ object, ipv6 });
-    const grants = before.grants ?? new MappedGrants(grantObjects, options.grantCapacity, slotCount);
-    if (before.grants !== undefined) grants.passTo(grantObjects, slotCount);
+    const objects = familyObjectsOf({ object, ipv6 });
+    const grants = before.grants ?? new MappedGrants(objects, options.grantCapacity, slotCount);
+    if (before.grants !== undefined) grants.passTo(objects, slotCount);
     else if (before.maps.has('patterns')) grants.recover(slots.usedSlots);
-    const mappedMembers = before.members ?? mapMembers(object, slotCount);
-    before.members?.passTo(object, slotCount);
+    const mappedMembers = before.members ?? mapMembers(objects, slotCount);
+    before.members?.passTo(objects, slotCount);
     return {
       options,
       object,
@@ -300,8 +300,8 @@ export function objectsOf({ object, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'
   return ipv6 === null ? [object] : [object, ipv6.object];
 }
 
-/** Returns the BPF objects with the maps of `MappedGrants`. */
-export function grantObjectsOf({ object, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'>): GrantObjects {
+/** Returns the BPF objects with the maps of `MappedGrants` and `MappedMembers`. */
+export function familyObjectsOf({ object, ipv6 }: Pick<LoadedObject, 'object' | 'ipv6'>): GrantObjects {
   return { ipv4: object, ipv6: ipv6 === null ? null : ipv6.object };
 }
 
@@ -341,7 +341,7 @@ function openObject(options: ObjectOptions, flowSeed: number): BpfObject {
     object.resize('third_indexes', slotCount === SLOT_COUNT.usual ? 1 : MEMBER_SETS);
     object.resize('grants', linesFor(options.grantCapacity, options.family));
     object.resize('patterns', PATTERNS);
-    object.resize('members', MEMBER_LINES);
+    object.resize('members', memberLines(options.family ?? 'ipv4'));
     object.resize('member_sets', MEMBER_SETS);
     object.configure({ ...options, flowSeed });
     return object;

@@ -1,3 +1,4 @@
+import { AddressSet } from '#addresses/address-map.js';
 import type { MembersChanged } from '#contracts/datapath/datapath.js';
 import type { MemberList, MembershipChange } from '#contracts/kubernetes/membership.js';
 import type { Slots } from '#dataplane/activate/slots.js';
@@ -17,7 +18,7 @@ type Loaded = { readonly members: KernelMembers; readonly slots: Slots; readonly
  */
 export class MemberChanges {
   /** Changed addresses that are stored in the map `members`, but whose flows a failure left as they were. */
-  #unclassified: ReadonlySet<number> = new Set();
+  #unclassified = new AddressSet();
 
   constructor(
     private readonly loaded: () => Loaded,
@@ -32,13 +33,13 @@ export class MemberChanges {
     return this.#apply((members) => members.replace(list), list);
   }
 
-  #apply(store: (members: KernelMembers) => ReadonlySet<number>, change: MembershipChange): MembersChanged {
+  #apply(store: (members: KernelMembers) => AddressSet, change: MembershipChange): MembersChanged {
     const { members, slots, hasFormerPrograms } = this.loaded();
     // Map the flow table first, so that a failure occurs before the first store. Nodes without members
     // (addresses of Kubernetes objects) do not map it, because the mapping adds to the resident memory of the
     // process.
     if (change.addresses.length > 0 || members.count > 0) this.flows.map();
-    const changed = new Set([...store(members), ...this.#unclassified]);
+    const changed = new AddressSet([...store(members), ...this.#unclassified]);
     // If a line below throws, a second call with the same change finds nothing to change. So the next change
     // reclassifies the flows of these addresses too.
     this.#unclassified = changed;
@@ -46,7 +47,7 @@ export class MemberChanges {
     // for a grace period, until no packet uses the former entries of the changed addresses.
     if (changed.size > 0 && hasFormerPrograms) awaitGracePeriod();
     const flows = changed.size === 0 ? 0 : this.flows.reclassify(changed);
-    this.#unclassified = new Set();
+    this.#unclassified = new AddressSet();
     const { slotInForce } = slots;
     const uncompiled = slotInForce === undefined ? 0 : members.uncompiled(change, slotInForce);
     return { members: members.count, refused: members.refused, uncompiled, flows };

@@ -3,7 +3,7 @@ import type { GroupCounters } from '#dataplane/flows/hits/group-counters.js';
 import { TrafficStatistics } from '#dataplane/flows/traffic-statistics.js';
 import type { Need } from '#dataplane/object/capacity.js';
 import { LentObjects } from '#dataplane/object/lent-objects.js';
-import type { LoadedObject } from '#dataplane/object/loaded-object.js';
+import { familyObjectsOf, type LoadedObject } from '#dataplane/object/loaded-object.js';
 import type { SwitchHooks, Upgrade } from '#dataplane/upgrade/upgrade.js';
 import { MemberChanges } from './member-changes.js';
 
@@ -23,7 +23,7 @@ export class OpenDatapath {
     const { loaded } = upgrade;
     this.lent = new LentObjects(loaded.object);
     try {
-      this.#flowRenewal = new FlowRenewal(() => this.loaded.object);
+      this.#flowRenewal = new FlowRenewal(() => familyObjectsOf(this.loaded));
       this.#trafficStatistics = new TrafficStatistics(loaded, undefined, groupCounters);
     } catch (failure) {
       this.lent.close();

@@ -41,7 +41,7 @@ export function stageProgram(
   // Call the next two functions after `slots.fill`, which waits until no packet uses the former policy of
   // this program slot. Then no packet uses the hostname patterns and sets of selectors of that policy either.
   grants.fill(slots.filledSlot, patterns, yieldToRequests);
-  members.fill(slots.filledSlot, program.members);
+  members.fill(slots.filledSlot, program);
   // This call must come after `flushIdleSlot`. Before that, flows may still count for rules of the former
   // policy in this program slot.
   trafficStatistics.stage(placement, generation);

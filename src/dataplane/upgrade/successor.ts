@@ -144,8 +144,9 @@ function adoptable(
 
 /**
  * Returns the maps that the object of IPv6 uses: those in the folder `adopted`, if their layouts and sizes
- * are those that it needs. If one of them is missing or has others, the flow table of IPv6 is new. The map
- * `grants` is used apart from the rest, also of a datapath `inForce` whose pattern numbers `reused` has.
+ * are those that it needs. If one of them is missing or has others, the flow table of IPv6 is new. The maps
+ * `grants` and `members` are used apart from the rest, also of a datapath `inForce` whose numbers of patterns
+ * and of sets of selectors `reused` has.
  */
 function reusedIpv6Maps(
   options: ObjectOptions,
@@ -163,10 +164,12 @@ function reusedIpv6Maps(
   if (earlier === undefined) return new Map();
   const wanted = describeIpv6Maps(options);
   const isUsable = (name: MapName): boolean => isAsWanted(earlier, name, wanted);
-  const others = IPV6_MAPS.filter((name) => name !== 'grants');
+  const others = IPV6_MAPS.filter((name) => name !== 'grants' && name !== 'members');
   const keepsOthers = adopted !== undefined && others.every((name) => earlier.has(name)) && others.every(isUsable);
-  const keepsGrants = reused.has('patterns') && isUsable('grants');
-  return fdsOf(earlier, [...(keepsOthers ? others : []), ...(keepsGrants ? (['grants'] as const) : [])]);
+  const kept: MapName[] = keepsOthers ? [...others] : [];
+  if (reused.has('patterns') && isUsable('grants')) kept.push('grants');
+  if (reused.has('member_sets') && isUsable('members')) kept.push('members');
+  return fdsOf(earlier, kept);
 }
 
 /** Returns the file descriptors of those maps in force that the new datapath can share, by map name. */

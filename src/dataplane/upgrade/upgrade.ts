@@ -22,7 +22,7 @@ import type { BpfObject, MapName } from '#dataplane/loader/bpf-object.js';
 import { awaitGracePeriod } from '#dataplane/loader/grace-period.js';
 import { type Capacity, capacityFor, type Need } from '#dataplane/object/capacity.js';
 import {
-  grantObjectsOf,
+  familyObjectsOf,
   IPV6_MAPS,
   type LoadedObject,
   loadObject,
@@ -283,8 +283,8 @@ export class Upgrade {
       this.#current = before;
       hits?.close();
       handover?.close();
-      before.loaded.grants.passTo(grantObjectsOf(before.loaded), before.loaded.slots.count);
-      before.loaded.mappedMembers.passTo(before.loaded.object, before.loaded.slots.count);
+      before.loaded.grants.passTo(familyObjectsOf(before.loaded), before.loaded.slots.count);
+      before.loaded.mappedMembers.passTo(familyObjectsOf(before.loaded), before.loaded.slots.count);
       loaded.close('grants_and_members');
       set?.remove();
       switchHooks();

@@ -1,4 +1,5 @@
 import { type Observable, Subject } from 'rxjs';
+import { AddressMap } from '#addresses/address-map.js';
 import type { MembersChanged } from '#contracts/datapath/datapath.js';
 import type { OwnerChange, OwnerChanges, OwnerName } from '#contracts/kubernetes/address-owner.js';
 import type { MembersMessage, StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
@@ -45,7 +46,7 @@ export class MemberDistribution {
   readonly #datapath: MemberSync<MembersChanged> | null;
   /** The DNS proxy and the service plane. */
   readonly #userSpaceParts: readonly Pick<MemberSync<unknown>, 'change' | 'replace' | 'close'>[];
-  readonly #owners = new Map<number, OwnerName>();
+  readonly #owners = new AddressMap<OwnerName>();
   readonly #ownersChanged = new Subject<OwnerChanges>();
   readonly #addressesShared = new Subject<readonly SharedAddress[]>();
   readonly #objectWrites: ObjectWrites;
@@ -136,7 +137,7 @@ export class MemberDistribution {
   }
 
   ownerOf(address: Address): OwnerName | null {
-    return typeof address === 'number' ? (this.#owners.get(address) ?? null) : null;
+    return this.#owners.get(address) ?? null;
   }
 
   /** Returns the owners of all addresses, in the form of a change that adds them. */
@@ -152,11 +153,10 @@ export class MemberDistribution {
 
   /** Returns the selector resolution with the address `source` as the only member. */
   listedFor(address: Address, scope = this.#demand.resolution): ListedMembership {
-    // Addresses of IPv6 are no members.
-    const set = typeof address === 'number' ? this.#ports.record.setOf(address) : undefined;
-    const [addresses, sets] = set === undefined || typeof address === 'bigint' ? [[], []] : [[address], [set.number]];
+    const set = this.#ports.record.setOf(address);
+    const [addresses, sets] = set === undefined ? [[], []] : [[address], [set.number]];
     const list = { added: set === undefined ? [] : [set], dropped: [] };
-    return { scope, list: { ...list, addresses: Uint32Array.from(addresses), sets: Uint32Array.from(sets) } };
+    return { scope, list: { ...list, addresses, sets: Uint32Array.from(sets) } };
   }
 
   /**
@@ -219,7 +219,7 @@ function merged(changes: readonly MembershipChange[]): MembershipChange {
   if (only !== undefined && changes.length === 1) return only;
   return {
     added: changes.flatMap(({ added }) => added),
-    addresses: Uint32Array.from(changes.flatMap(({ addresses }) => [...addresses])),
+    addresses: changes.flatMap(({ addresses }) => addresses),
     sets: Uint32Array.from(changes.flatMap(({ sets }) => [...sets])),
     dropped: changes.flatMap(({ dropped }) => dropped),
   };

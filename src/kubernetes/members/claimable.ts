@@ -1,4 +1,4 @@
-import { containsPrefix, parseIpv4Cidr } from '#addresses/ip-address.js';
+import { covers, parseCidr } from '#addresses/ip-address.js';
 import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 
@@ -9,25 +9,27 @@ import type { KubernetesObject } from '#kubernetes/watch/objects.js';
  * addresses of this node.
  */
 export type AddressFacts = {
-  readonly podNetworks?: readonly Prefix<number>[] | undefined;
+  readonly podNetworks?: readonly Prefix[] | undefined;
   readonly own?: (() => ReadonlySet<Address>) | undefined;
   readonly nodeName?: string | undefined;
 };
 
 /**
  * Unspecified, loopback, multicast and broadcast addresses, which are never the source of a packet of a pod
- * or node.
+ * or node. Also IPv4-mapped addresses, and link-local addresses of IPv6, which have a meaning on one link
+ * only.
  */
-const UNUSABLE = ['0.0.0.0/8', '127.0.0.0/8', '224.0.0.0/4', '255.255.255.255/32'].flatMap(
-  (text) => parseIpv4Cidr(text)?.prefix ?? [],
-);
+const UNUSABLE = [
+  ...['0.0.0.0/8', '127.0.0.0/8', '224.0.0.0/4', '255.255.255.255/32'],
+  ...['::/128', '::1/128', 'fe80::/10', 'ff00::/8', '::ffff:0:0/96'],
+].flatMap((text) => parseCidr(text)?.prefix ?? []);
 
 /**
  * Whether an object may own an address that it claims. Without this test, an account that may write the
  * status of pods could apply the rules of a pod to any address.
  */
-export function mayClaim(object: KubernetesObject, address: number, facts: AddressFacts): boolean {
-  const isIn = (prefix: Prefix<number>) => containsPrefix(prefix, { address, length: 32 });
+export function mayClaim(object: KubernetesObject, address: Address, facts: AddressFacts): boolean {
+  const isIn = (prefix: Prefix) => covers(prefix, address);
   if (UNUSABLE.some(isIn)) return false;
   const { podNetworks = [], own, nodeName } = facts;
   if (object.resource === 'pods' && podNetworks.length > 0 && !podNetworks.some(isIn)) return false;

@@ -1,3 +1,5 @@
+import { AddressMap, AddressSet } from '#addresses/address-map.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 
 /**
@@ -19,7 +21,7 @@ const BEFORE_ALL = -1;
 export type ClaimTime = { readonly earliest: number; readonly latest: number };
 
 /** An address that an object owns, and the bounds of the resource version at which the object claimed it. */
-export type OwnedAddress = readonly [address: number, earliest: number, latest: number];
+export type OwnedAddress = readonly [address: Address, earliest: number, latest: number];
 
 /**
  * Decides which object owns an address in one integration (Kubernetes API server): the object that claimed
@@ -27,22 +29,22 @@ export type OwnedAddress = readonly [address: number, earliest: number, latest: 
  * still runs: an ended object keeps its address in the API for some time. Call `settle` after each message.
  */
 export class Claims {
-  readonly #owners = new Map<number, Claim>();
+  readonly #owners = new AddressMap<Claim>();
   /** For each address, the claims of Kubernetes objects that do not own it. */
-  readonly #others = new Map<number, Claim[]>();
+  readonly #others = new AddressMap<Claim[]>();
   /**
    * Addresses that have lost their owner since the last call of `settle`, and that other objects may claim.
    */
-  readonly #vacant = new Set<number>();
+  readonly #vacant = new AddressSet();
   /**
    * For addresses without an owner (Kubernetes object): the resource version at which the last owner claimed
    * the address. A full map becomes `#endedBefore`, because removing single oldest entries of a Map is slow
    * in V8.
    */
-  #ended = new Map<number, number>();
-  #endedBefore = new Map<number, number>();
-  readonly #changed: (address: number, object?: KubernetesObject) => void;
-  readonly #mayClaim: (object: KubernetesObject, address: number) => boolean;
+  #ended = new AddressMap<number>();
+  #endedBefore = new AddressMap<number>();
+  readonly #changed: (address: Address, object?: KubernetesObject) => void;
+  readonly #mayClaim: (object: KubernetesObject, address: Address) => boolean;
 
   /**
    * Calls `changed` for each address whose owner changes to another object, or whose owner has new content.
@@ -50,18 +52,18 @@ export class Claims {
    * `mayClaim` returns false has no effect.
    */
   constructor(
-    changed: (address: number, object?: KubernetesObject) => void,
-    mayClaim: (object: KubernetesObject, address: number) => boolean,
+    changed: (address: Address, object?: KubernetesObject) => void,
+    mayClaim: (object: KubernetesObject, address: Address) => boolean,
   ) {
     this.#changed = changed;
     this.#mayClaim = mayClaim;
   }
 
-  ownerOf(address: number): KubernetesObject | undefined {
+  ownerOf(address: Address): KubernetesObject | undefined {
     return this.#owners.get(address)?.object;
   }
 
-  addresses(): IterableIterator<number> {
+  addresses(): Iterable<Address> {
     return this.#owners.keys();
   }
 
@@ -161,20 +163,20 @@ export class Claims {
     }
   }
 
-  #endedAt(address: number): number {
+  #endedAt(address: Address): number {
     return this.#ended.get(address) ?? this.#endedBefore.get(address) ?? 0;
   }
 
-  #end(address: number, claim: Claim): void {
+  #end(address: Address, claim: Claim): void {
     this.#owners.delete(address);
     this.#vacant.add(address);
     this.#ended.set(address, Math.max(claim.earliest, this.#endedAt(address)));
     if (this.#ended.size < KEPT_ENDED) return;
     this.#endedBefore = this.#ended;
-    this.#ended = new Map();
+    this.#ended = new AddressMap();
   }
 
-  #addOther(address: number, claim: Claim): void {
+  #addOther(address: Address, claim: Claim): void {
     const others = this.#others.get(address);
     if (others === undefined) this.#others.set(address, [claim]);
     else others.push(claim);
@@ -185,7 +187,7 @@ export class Claims {
    * Updates the claim of an object that does not own the address. `after`: the new content of the object;
    * undefined if the claim has ended.
    */
-  #updateOther(address: number, uid: string, after: KubernetesObject | undefined): void {
+  #updateOther(address: Address, uid: string, after: KubernetesObject | undefined): void {
     const others = this.#others.get(address) ?? [];
     const at = others.findIndex(({ object }) => object.uid === uid);
     const claim = others[at];
@@ -212,10 +214,10 @@ function isRunning(object: KubernetesObject): boolean {
   return object.resource !== 'pods' || (object.phase === 'Running' && !object.deleting);
 }
 
-const NONE: readonly number[] = [];
+const NONE: readonly Address[] = [];
 
 /** Returns the addresses that an object claims (section D38a of the contract). */
-export function claimedAddresses(object: KubernetesObject): readonly number[] {
+export function claimedAddresses(object: KubernetesObject): readonly Address[] {
   switch (object.resource) {
     case 'pods': {
       if (object.hostNetwork || object.phase === 'Succeeded' || object.phase === 'Failed') return NONE;

@@ -1,3 +1,6 @@
+import { formatPrefix } from '#addresses/ip-address.js';
+import { addressKey } from '#contracts/policy/address-words.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type {
   KubernetesObject,
   Labels,
@@ -13,7 +16,7 @@ import { Claims, type ClaimTime, type OwnedAddress } from './claims.js';
 /** The functions that `IntegrationObjects` calls after a change. They must not call its methods. */
 export type ObjectListener = {
   /** Called when another object owns the address, or when its owner has new content. */
-  readonly addressChanged: (address: number) => void;
+  readonly addressChanged: (address: Address) => void;
   /** An object or its claims to addresses have changed, or the object was removed. */
   readonly objectChanged: (resource: ResourceName, uid: string) => void;
   /** Called when a namespace was added or removed, or when its labels have changed. */
@@ -250,7 +253,21 @@ function contains({ resource, namespace, node }: WatchScope, object: KubernetesO
 
 /** Whether two records are equal. Equal records are not stored again after a list. */
 function isSameRecord(a: KubernetesObject, b: KubernetesObject): boolean {
-  return a.version === b.version && JSON.stringify(a) === JSON.stringify(b);
+  return a.version === b.version && textOf(a) === textOf(b);
+}
+
+/** Returns the content of a record as text. JSON has no bigint, the type of an IPv6 address. */
+function textOf(object: KubernetesObject): string {
+  switch (object.resource) {
+    case 'pods':
+      return JSON.stringify({ ...object, addresses: object.addresses.map(addressKey) });
+    case 'nodes': {
+      const [internal, external] = [object.internal.map(addressKey), object.external.map(addressKey)];
+      return JSON.stringify({ ...object, internal, external, podNetworks: object.podNetworks.map(formatPrefix) });
+    }
+    case 'namespaces':
+      return JSON.stringify(object);
+  }
 }
 
 function networksOf(object: KubernetesObject | undefined): readonly unknown[] | undefined {

@@ -1,4 +1,4 @@
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 import type { SelectorIndex } from '#kubernetes/selectors/selector-index.js';
 import { unknownNodesOf } from '#kubernetes/selectors/selector-resolution.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
@@ -43,14 +43,14 @@ export type MembershipWarning =
       readonly code: 'claims_refused';
       readonly integration: string;
       readonly count: number;
-      readonly first: { readonly name: string; readonly address: number };
+      readonly first: { readonly name: string; readonly address: Address };
     }
   | {
       readonly code: 'address_shared';
       readonly integration: string;
       readonly other: string;
       readonly count: number;
-      readonly examples: readonly { readonly address: number; readonly own: string; readonly foreign: string }[];
+      readonly examples: readonly { readonly address: Address; readonly own: string; readonly foreign: string }[];
     };
 
 /** The maximum number of addresses in a warning. */
@@ -62,7 +62,7 @@ type Indexed = { readonly objects: IntegrationObjects; readonly index: SelectorI
 export function warningsOf(
   integration: string,
   { objects, index }: Indexed,
-  podNetworks: readonly Prefix<number>[],
+  podNetworks: readonly Prefix[],
 ): readonly MembershipWarning[] {
   const warnings: MembershipWarning[] = hostNetworkWarnings(integration, { objects, index });
   const hasPods = objects.scopes.some(({ resource }) => resource === 'pods');
@@ -105,11 +105,11 @@ function hostNetworkWarnings(integration: string, { objects, index }: Indexed): 
  */
 export function sharedWarnings(
   integration: string,
-  shared: readonly { readonly address: number; readonly owners: readonly AddressOwner[] }[],
+  shared: readonly { readonly address: Address; readonly owners: readonly AddressOwner[] }[],
 ): readonly MembershipWarning[] {
   const found = new Map<
     string,
-    { count: number; readonly examples: { address: number; own: string; foreign: string }[] }
+    { count: number; readonly examples: { address: Address; own: string; foreign: string }[] }
   >();
   for (const { address, owners } of shared) {
     const own = owners.find((owner) => owner.integration === integration)?.object;

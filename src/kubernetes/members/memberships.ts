@@ -1,3 +1,5 @@
+import { AddressMap, AddressSet } from '#addresses/address-map.js';
+import { compareAddresses } from '#addresses/ip-address.js';
 import type { OwnedNetwork } from '#contracts/kubernetes/kubernetes-source.js';
 import type {
   ListedMembership,
@@ -9,7 +11,7 @@ import type {
   SharedAddress,
 } from '#contracts/kubernetes/membership.js';
 import { NO_SELECTORS } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { SelectorIndex } from '#kubernetes/selectors/selector-index.js';
 import { isResolvable, resolutionOf, selectedNodes } from '#kubernetes/selectors/selector-resolution.js';
 import { type CountedSet, SelectorSets } from '#kubernetes/selectors/selector-sets.js';
@@ -62,15 +64,15 @@ export class Memberships implements Members {
   readonly #integrations = new Map<string, Integration>();
   readonly #sets: SelectorSets;
   /** The set of selectors of each address that an object owns, as of the last call of `drainChanges`. */
-  readonly #members = new Map<number, CountedSet>();
+  readonly #members = new AddressMap<CountedSet>();
   /** The addresses whose sets of selectors or owners may have changed. */
-  readonly #changed = new Set<number>();
+  readonly #changed = new AddressSet();
   /** The names of the owners of addresses, as of the last call of `drainChanges`. */
   readonly owners = new OwnerNames();
   /** The addresses that different objects own in two or more integrations, as of the last `drainChanges`. */
-  readonly #shared = new Set<number>();
+  readonly #shared = new AddressSet();
   /** The addresses that objects of several integrations have since the last call of `drainShared`. */
-  readonly #newlyShared = new Set<number>();
+  readonly #newlyShared = new AddressSet();
   #selectors: readonly ParsedSelector[] = [];
   #resolution: SelectorResolution = NO_SELECTORS;
   /** Whether `#resolution` (which selectors are resolved) must be computed again. */
@@ -172,7 +174,7 @@ export class Memberships implements Members {
     const lists = [removals, additions].filter(({ addresses }) => addresses.length > 0);
     return lists.map((list, index) => ({
       added: index === 0 ? added : [],
-      addresses: Uint32Array.from(list.addresses),
+      addresses: list.addresses,
       sets: Uint32Array.from(list.sets),
       dropped: index === lists.length - 1 ? dropped : [],
     }));
@@ -190,7 +192,7 @@ export class Memberships implements Members {
   list(): MemberList {
     return {
       added: [...this.#sets.all()],
-      addresses: Uint32Array.from(this.#members.keys()),
+      addresses: [...this.#members.keys()],
       sets: Uint32Array.from([...this.#members.values()], ({ number }) => number),
       dropped: [],
     };
@@ -203,7 +205,7 @@ export class Memberships implements Members {
   former(): Required<ListedMembership>['former'] {
     const found = this.#sets.lastUnused(MAX_FORMER);
     return {
-      addresses: Uint32Array.from(found, ([address]) => address),
+      addresses: found.map(([address]) => address),
       sets: Uint32Array.from(found, ([, set]) => set),
     };
   }
@@ -235,12 +237,12 @@ export class Memberships implements Members {
     });
   }
 
-  setOf(address: number): CountedSet | undefined {
+  setOf(address: Address): CountedSet | undefined {
     return this.#members.get(address);
   }
 
   /** Returns the objects that own an address, in the alphabetical order of their API servers. */
-  ownersOf(address: number): readonly AddressOwner[] {
+  ownersOf(address: Address): readonly AddressOwner[] {
     const owners: AddressOwner[] = [];
     for (const [integration, { objects }] of this.#integrations) {
       const object = objects.claims.ownerOf(address);
@@ -259,7 +261,7 @@ export class Memberships implements Members {
     return counts;
   }
 
-  *membersOf(key: string): Generator<number> {
+  *membersOf(key: string): Generator<Address> {
     for (const [address, { keys }] of this.#members) if (keys.includes(key)) yield address;
   }
 
@@ -297,7 +299,7 @@ export class Memberships implements Members {
     const integration = this.#integrations.get(name);
     if (integration === undefined) return [];
     const shared = [...this.#shared]
-      .sort((a, b) => a - b)
+      .sort(compareAddresses)
       .map((address) => ({ address, owners: this.ownersOf(address) }))
       .filter(({ owners }) => owners.some((owner) => owner.integration === name));
     return [...warningsOf(name, integration, this.#resolution.podNetworks), ...sharedWarnings(name, shared)];
@@ -365,11 +367,11 @@ export class Memberships implements Members {
     }
   }
 
-  #sharedAddress(address: number): SharedAddress {
+  #sharedAddress(address: Address): SharedAddress {
     return { address, integrations: this.ownersOf(address).map(({ integration }) => integration) };
   }
 
-  #noteShared(address: number, isShared: boolean): void {
+  #noteShared(address: Address, isShared: boolean): void {
     if (isShared === this.#shared.has(address)) return;
     if (isShared) {
       this.#shared.add(address);
@@ -385,7 +387,7 @@ export class Memberships implements Members {
    * object in each integration that contains it. If selectors cannot be evaluated for the object in one
    * integration, the address is deny-only (`DENY_ONLY_MEMBER`).
    */
-  #computeSet(address: number, owners: readonly AddressOwner[]): CountedSet | undefined {
+  #computeSet(address: Address, owners: readonly AddressOwner[]): CountedSet | undefined {
     const keys: string[] = [];
     let isDenyOnly = false;
     for (const { integration: name, object: owner } of owners) {
@@ -417,7 +419,7 @@ function hasNamespaces({ objects }: Integration): boolean {
 }
 
 class ChangeLists {
-  readonly addresses: number[] = [];
+  readonly addresses: Address[] = [];
   readonly sets: number[] = [];
 }
 

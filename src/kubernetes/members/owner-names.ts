@@ -1,4 +1,6 @@
-import type { OwnerName } from '#contracts/kubernetes/address-owner.js';
+import { AddressMap, AddressSet } from '#addresses/address-map.js';
+import type { OwnerChange, OwnerName } from '#contracts/kubernetes/address-owner.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject } from '#kubernetes/watch/objects.js';
 
 /** An object that owns an address, and the name of its integration. */
@@ -9,10 +11,10 @@ export type AddressOwner = { readonly integration: string; readonly object: Kube
  * call of `drainChanges`.
  */
 export class OwnerNames {
-  readonly #names = new Map<number, OwnerName>();
-  readonly #changed = new Set<number>();
+  readonly #names = new AddressMap<OwnerName>();
+  readonly #changed = new AddressSet();
 
-  set(address: number, owner: AddressOwner | undefined): void {
+  set(address: Address, owner: AddressOwner | undefined): void {
     const before = this.#names.get(address);
     if (owner === undefined) {
       if (this.#names.delete(address)) this.#changed.add(address);
@@ -24,12 +26,12 @@ export class OwnerNames {
     this.#changed.add(address);
   }
 
-  get(address: number): OwnerName | undefined {
+  get(address: Address): OwnerName | undefined {
     return this.#names.get(address);
   }
 
   /** Returns the addresses whose names have changed after the last call, with their present names. */
-  drainChanges(): readonly { readonly address: number; readonly owner: OwnerName | null }[] {
+  drainChanges(): readonly OwnerChange[] {
     const changed = Array.from(this.#changed, (address) => ({ address, owner: this.#names.get(address) ?? null }));
     this.#changed.clear();
     return changed;

@@ -1,6 +1,7 @@
 import type { GroupMembers } from '#contracts/kubernetes/integration-status.js';
 import type { KubernetesSource, MemberPage } from '#contracts/kubernetes/kubernetes-source.js';
 import type { SourceGroupConfig } from '#contracts/policy/policy-document.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 import type { StoredPolicy } from '#contracts/policy/policy-record.js';
 import type { Refusal } from '#contracts/refusal.js';
 import { refusal } from '#contracts/refusal.js';
@@ -11,7 +12,7 @@ export type MembersQuery = {
   readonly policy: string;
   readonly group: string;
   /** Only addresses after this address. Null: from the first address. */
-  readonly after: number | null;
+  readonly after: Address | null;
   readonly limit: number;
 };
 

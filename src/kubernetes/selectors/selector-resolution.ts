@@ -1,4 +1,4 @@
-import { containsPrefix } from '#addresses/ip-address.js';
+import { compareAddresses, containsPrefix } from '#addresses/ip-address.js';
 import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { IntegrationObjects } from '#kubernetes/members/integration-objects.js';
@@ -15,10 +15,10 @@ import { isSelected, type NodeSelector, type ParsedSelector } from './selectors.
 export function resolutionOf(
   selectors: readonly ParsedSelector[],
   integrations: ReadonlyMap<string, IntegrationObjects>,
-  configuredNetworks: readonly Prefix<number>[] | undefined,
+  configuredNetworks: readonly Prefix[] | undefined,
 ): SelectorResolution {
   const resolved = new Set<string>();
-  const networks = new Map<string, readonly Prefix<number>[]>();
+  const networks = new Map<string, readonly Prefix[]>();
   for (const selector of selectors) {
     const objects = integrations.get(selector.integration);
     if (objects === undefined || !isResolvable(selector, objects)) continue;
@@ -66,7 +66,7 @@ function has({ scopes }: IntegrationObjects, resource: ResourceName, namespace: 
  * namespaces would be deny-only too. If only the pods of one node are known, returns the networks of that
  * node.
  */
-function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix<number>[] | undefined) {
+function podNetworksOf(all: readonly IntegrationObjects[], configured: readonly Prefix[] | undefined) {
   const withPods = all.filter(({ scopes }) => scopes.some(({ resource }) => resource === 'pods'));
   const complete = withPods.filter((objects) => has(objects, 'pods'));
   if (configured !== undefined) return complete.length > 0 && complete.length === withPods.length ? configured : [];
@@ -81,7 +81,7 @@ function isOfAllNamespaces({ resource, namespace }: WatchScope): boolean {
   return resource === 'pods' && namespace === null;
 }
 
-function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix<number>[] {
+function networksOf(selector: NodeSelector, objects: IntegrationObjects): readonly Prefix[] {
   return sortedPrefixes(selectedNodes(selector, objects).flatMap((node) => node.podNetworks));
 }
 
@@ -90,9 +90,9 @@ export function selectedNodes(selector: NodeSelector, { nodes }: IntegrationObje
 }
 
 /** Returns the prefixes in order, without those that another prefix contains. */
-function sortedPrefixes(prefixes: readonly Prefix<number>[]): readonly Prefix<number>[] {
-  const sorted = [...prefixes].sort((a, b) => a.address - b.address || a.length - b.length);
-  const kept: Prefix<number>[] = [];
+function sortedPrefixes(prefixes: readonly Prefix[]): readonly Prefix[] {
+  const sorted = [...prefixes].sort((a, b) => compareAddresses(a.address, b.address) || a.length - b.length);
+  const kept: Prefix[] = [];
   for (const prefix of sorted) {
     const last = kept.at(-1);
     if (last === undefined || !containsPrefix(last, prefix)) kept.push(prefix);

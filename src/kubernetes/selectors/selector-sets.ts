@@ -1,10 +1,11 @@
 import { DENY_ONLY_MEMBER, type SelectorSet } from '#contracts/kubernetes/membership.js';
+import type { Address } from '#contracts/policy/policy-model.js';
 
 /**
  * A set of selectors. `uses`: the number of addresses with the set. `last`: the address that had this set
  * last; undefined if that address lost the set because the selectors of policies changed.
  */
-export type CountedSet = SelectorSet & { uses: number; last?: number | undefined };
+export type CountedSet = SelectorSet & { uses: number; last?: Address | undefined };
 
 /**
  * The limit for sets that no address has, where a set of `n` keys counts as `n + 1`. They are kept so that a
@@ -49,7 +50,7 @@ export class SelectorSets {
   }
 
   /** Must be called when an address no longer has the set; `address` is stored as `CountedSet.last`. */
-  release(set: CountedSet, address: number | undefined): void {
+  release(set: CountedSet, address: Address | undefined): void {
     set.last = address;
     if (--set.uses > 0) return;
     this.#unused.add(set);
@@ -82,7 +83,7 @@ export class SelectorSets {
   }
 
   /** Returns the sets of selectors that became unused last, each with the last address that had it. */
-  lastUnused(most: number): readonly (readonly [address: number, set: number])[] {
+  lastUnused(most: number): readonly (readonly [address: Address, set: number])[] {
     const found = [...this.#unused].flatMap(({ number, last }) =>
       last === undefined ? [] : [[last, number] as const],
     );

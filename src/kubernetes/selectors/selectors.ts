@@ -1,5 +1,5 @@
 import type { LabelSelectorConfig } from '#contracts/policy/policy-document.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import type { KubernetesObject, Labels, NodeRecord, PodRecord } from '#kubernetes/watch/objects.js';
 
 /** This file parses the selectors of policies, and decides whether a selector selects an object. */
@@ -98,7 +98,7 @@ function isOfPod(selector: PodSelector, pod: PodRecord, labels: Labels | undefin
 }
 
 /** Whether a selector of nodes selects this address of a node. */
-export function selectsAddress({ internal, external }: NodeSelector, node: NodeRecord, address: number): boolean {
+export function selectsAddress({ internal, external }: NodeSelector, node: NodeRecord, address: Address): boolean {
   return (internal && node.internal.includes(address)) || (external && node.external.includes(address));
 }
 

@@ -1,11 +1,12 @@
-import { formatAddress, formatPrefix } from '#addresses/ip-address.js';
+import { AddressMap } from '#addresses/address-map.js';
+import { compareAddresses, formatAddress, formatPrefix } from '#addresses/ip-address.js';
 import type {
   IntegrationFacts,
   MemberPage,
   ObjectCounts,
   OwnedNetwork,
 } from '#contracts/kubernetes/kubernetes-source.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import type { MembershipWarning } from '#kubernetes/members/membership-warnings.js';
 import type { Memberships } from '#kubernetes/members/memberships.js';
 import { sourceOf } from '#policy/model/sources/selector.js';
@@ -63,19 +64,22 @@ function sentenceOf(warning: MembershipWarning): string {
   }
 }
 
-/** Returns the selected addresses after the address `after`, ascending, and the selected networks. */
+/**
+ * Returns the selected addresses after the address `after`, ascending and IPv4 first, and the selected
+ * networks.
+ */
 export function membersOf(
   memberships: Memberships,
   keys: readonly string[],
-  { after, limit }: { readonly after: number | null; readonly limit: number },
+  { after, limit }: { readonly after: Address | null; readonly limit: number },
 ): MemberPage {
   // Two integrations can contain the same object. Use the name of the integration of the selector.
-  const found = new Map<number, string>();
+  const found = new AddressMap<string>();
   for (const key of keys)
     for (const address of memberships.membersOf(key)) found.set(address, sourceOf(key).integration);
   const members = [...found.keys()]
-    .filter((address) => after === null || address > after)
-    .sort((a, b) => a - b)
+    .filter((address) => after === null || compareAddresses(address, after) > 0)
+    .sort(compareAddresses)
     .slice(0, limit)
     .flatMap((address) => {
       const owner = memberships.owners.get(address);
@@ -90,5 +94,7 @@ function networksOf(memberships: Memberships, keys: readonly string[]): readonly
   const found = new Map<string, OwnedNetwork>();
   for (const network of keys.flatMap((key) => memberships.networksOf(key)))
     found.set(`${network.owner.integration}/${network.owner.name}/${formatPrefix(network.prefix)}`, network);
-  return [...found.values()].sort((a, b) => a.prefix.address - b.prefix.address || a.prefix.length - b.prefix.length);
+  return [...found.values()].sort(
+    ({ prefix: a }, { prefix: b }) => compareAddresses(a.address, b.address) || a.length - b.length,
+  );
 }

@@ -9,7 +9,7 @@ import type {
   WatchedIntegration,
 } from '#contracts/kubernetes/kubernetes-source.js';
 import type { ListedMembership } from '#contracts/kubernetes/membership.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import type { ReflectorTimes } from '#kubernetes/watch/reflector.js';
 
 /** This file defines the messages and the requests between the main thread and the Kubernetes thread. */
@@ -32,7 +32,7 @@ export type KubernetesRequests = {
   readonly membership: (selectors: readonly Selector[], withinMs: number) => ListedMembership;
   readonly facts: (integration: string) => IntegrationFacts;
   readonly objectCounts: (integration: string) => ObjectCounts;
-  readonly membersOf: (keys: readonly string[], after: number | null, limit: number) => MemberPage;
+  readonly membersOf: (keys: readonly string[], after: Address | null, limit: number) => MemberPage;
 };
 
 export type ToKubernetesThread =

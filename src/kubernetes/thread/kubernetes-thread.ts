@@ -8,7 +8,7 @@ import type {
   StoredObject,
   WatchedIntegration,
 } from '#contracts/kubernetes/kubernetes-source.js';
-import type { Selector } from '#contracts/policy/policy-model.js';
+import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { WorkerClient } from '#threads/worker-client.js';
 import { Acknowledgement } from './acknowledgement.js';
 import type {
@@ -118,7 +118,7 @@ class KubernetesThread implements KubernetesSource {
 
   async membersOf(
     keys: readonly string[],
-    after: number | null,
+    after: Address | null,
     limit: number,
   ): ReturnType<KubernetesSource['membersOf']> {
     return this.#runningThread().request('membersOf', [keys, after, limit]);

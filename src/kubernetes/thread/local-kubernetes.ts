@@ -67,13 +67,13 @@ const MAX_SHARED = 8;
 export class LocalKubernetes {
   readonly #options: KubernetesThreadOptions;
   readonly #output: KubernetesOutput;
-  readonly #reader = new ObjectReader();
-  readonly #objects = new ObjectChanges();
+  readonly #reader: ObjectReader;
+  readonly #objects: ObjectChanges;
   readonly #memberships: Memberships;
   readonly #messages: MemberMessages;
   readonly #integrations = new Map<string, Integration>();
   readonly #waits = new Set<Wait>();
-  readonly #stored = new StoredRecords();
+  readonly #stored: StoredRecords;
   /** Ends the wait for the first message. Undefined until the integrations and the selectors are known. */
   #firstMessage: NodeJS.Timeout | undefined;
   #isOpened = false;
@@ -87,6 +87,10 @@ export class LocalKubernetes {
   constructor(options: KubernetesThreadOptions, acknowledgement: Acknowledgement, output: KubernetesOutput) {
     this.#options = options;
     this.#output = output;
+    const readsIpv6 = options.ipv6 ?? false;
+    this.#reader = new ObjectReader(readsIpv6);
+    this.#objects = new ObjectChanges(readsIpv6);
+    this.#stored = new StoredRecords(readsIpv6);
     this.#memberships = new Memberships({
       podNetworks: options.podNetworks,
       own: ownAddressesFor(OWN_ADDRESSES_MS),
@@ -166,7 +170,7 @@ export class LocalKubernetes {
     return objectCountsOf(integration, this.#memberships);
   }
 
-  membersOf(keys: readonly string[], after: number | null, limit: number): MemberPage {
+  membersOf(keys: readonly string[], after: Address | null, limit: number): MemberPage {
     return membersOf(this.#memberships, keys, { after, limit });
   }
 

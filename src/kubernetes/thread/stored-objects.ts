@@ -1,3 +1,4 @@
+import { formatAddress, parseAddress } from '#addresses/ip-address.js';
 import type { StoredObject } from '#contracts/kubernetes/kubernetes-source.js';
 import type { CompleteScope, IntegrationObjects, OwningObject } from '#kubernetes/members/integration-objects.js';
 import type { ResourceName } from '#kubernetes/watch/objects.js';
@@ -19,8 +20,15 @@ export type RestoredObjects = {
   readonly scopes: readonly CompleteScope[];
 };
 
-/** The format of the records. Records of another format are removed. */
-const FORMAT = 1;
+/**
+ * The formats of the records: without the IPv6 addresses of objects, and with them. Records of another format
+ * are removed, because a watch that continues would not send unchanged objects again.
+ */
+const FORMATS = { ipv4: 1, both: 2 } as const;
+
+function formatOf(hasIpv6: boolean): number {
+  return hasIpv6 ? FORMATS.both : FORMATS.ipv4;
+}
 const COMPLETE = 'complete';
 
 /** The stored data of a Kubernetes API server. `cluster`: undefined if no list is complete. */
@@ -37,6 +45,9 @@ export class ObjectChanges {
    */
   readonly #changed = new Map<string, Set<string>>();
   readonly #removed: string[] = [];
+
+  /** `hasIpv6`: whether the objects have their IPv6 addresses. */
+  constructor(private readonly hasIpv6 = false) {}
 
   changed(integration: string, resource: ResourceName, uid: string): void {
     const key = `${resource}/${uid}`;
@@ -80,10 +91,11 @@ export class ObjectChanges {
       for (const key of keys) {
         const at = key.indexOf('/');
         const object = known?.owning(key.slice(0, at) as ResourceName, key.slice(at + 1));
-        objects.push({ key: `${name}/${key}`, value: object === undefined ? null : JSON.stringify(object) });
+        objects.push({ key: `${name}/${key}`, value: object === undefined ? null : recordText(object) });
       }
       const scopes = known?.complete ?? [];
-      const record: CompleteRecord | null = cluster === undefined ? null : { format: FORMAT, cluster, scopes };
+      const record: CompleteRecord | null =
+        cluster === undefined ? null : { format: formatOf(this.hasIpv6), cluster, scopes };
       complete.push({ key: `${name}/${COMPLETE}`, value: record === null ? null : JSON.stringify(record) });
     }
     this.#changed.clear();
@@ -94,6 +106,9 @@ export class ObjectChanges {
 /** The records of the store, until the integrations are known. */
 export class StoredRecords {
   readonly #integrations = new Map<string, StoredObject[]>();
+
+  /** `hasIpv6`: whether the objects must have their IPv6 addresses. */
+  constructor(private readonly hasIpv6 = false) {}
 
   add(records: readonly StoredObject[]): void {
     for (const record of records) {
@@ -127,12 +142,12 @@ export class StoredRecords {
       const text = records.find(({ key }) => key === completeKey)?.value;
       if (text == null) return undefined;
       const complete: unknown = JSON.parse(text);
-      if (!isCompleteRecord(complete)) return undefined;
+      if (!isCompleteRecord(complete) || complete.format !== formatOf(this.hasIpv6)) return undefined;
       const { cluster, scopes } = complete;
       const objects: OwningObject[] = [];
       for (const { key, value } of records) {
         if (key === completeKey || value === null) continue;
-        const object: unknown = JSON.parse(value);
+        const object = parseRecord(value);
         if (!isOwningObject(object)) return undefined;
         objects.push(object);
       }
@@ -143,8 +158,25 @@ export class StoredRecords {
   }
 }
 
+/**
+ * Returns a record as JSON. JSON has no bigint, so an IPv6 address becomes the object `{"ipv6": "fd00::1"}`.
+ */
+function recordText(record: OwningObject): string {
+  return JSON.stringify(record, (_, value: unknown) =>
+    typeof value === 'bigint' ? { ipv6: formatAddress(value) } : value,
+  );
+}
+
+/** Parses a text of `recordText`. */
+function parseRecord(text: string): unknown {
+  return JSON.parse(text, (_, value: unknown) => {
+    const { ipv6 } = (value ?? {}) as { readonly ipv6?: unknown };
+    return typeof ipv6 === 'string' ? parseAddress(ipv6) : value;
+  });
+}
+
 function isCompleteRecord(value: unknown): value is CompleteRecord {
   if (typeof value !== 'object' || value === null) return false;
   const { format, cluster, scopes } = value as Readonly<Record<string, unknown>>;
-  return format === FORMAT && typeof cluster === 'string' && areCompleteScopes(scopes);
+  return typeof format === 'number' && typeof cluster === 'string' && areCompleteScopes(scopes);
 }

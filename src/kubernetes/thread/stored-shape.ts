@@ -1,3 +1,5 @@
+import { bitsOf } from '#addresses/ip-address.js';
+import type { Prefix } from '#contracts/policy/policy-model.js';
 import type { CompleteScope, OwningObject } from '#kubernetes/members/integration-objects.js';
 import type { NamespaceRecord, NodeRecord, PodRecord, ResourceName } from '#kubernetes/watch/objects.js';
 
@@ -10,7 +12,10 @@ type Checks<T> = { readonly [Field in keyof Required<T>]: Check };
 const isText: Check = (value) => typeof value === 'string';
 const isNumber: Check = (value) => Number.isFinite(value);
 const isFlag: Check = (value) => typeof value === 'boolean';
-const isAddress: Check = (value) => Number.isInteger(value) && (value as number) >>> 0 === value;
+const isAddress: Check = (value) =>
+  typeof value === 'bigint'
+    ? BigInt.asUintN(128, value) === value
+    : Number.isInteger(value) && (value as number) >>> 0 === value;
 const isNullOr =
   (check: Check): Check =>
   (value) =>
@@ -20,9 +25,15 @@ const listOf =
   (value) =>
     Array.isArray(value) && value.every(check);
 
-const isLength: Check = (value) => Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 32;
-const isPrefix: Check = (value) => has(value, { address: isAddress, length: isLength });
-const isOwned: Check = (value) => listOf(isNumber)(value) && (value as unknown[]).length === 3;
+const isPrefix: Check = (value) => {
+  if (!has(value, { address: isAddress, length: Number.isInteger })) return false;
+  const { address, length } = value as Prefix;
+  return length >= 0 && length <= bitsOf(address);
+};
+const isOwned: Check = (value) => {
+  const [address, ...times] = listOf(() => true)(value) ? (value as unknown[]) : [];
+  return isAddress(address) && times.length === 2 && times.every(isNumber);
+};
 
 const COMMON = {
   uid: isText,

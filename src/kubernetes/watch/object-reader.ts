@@ -1,6 +1,6 @@
-import { parseIpv4Address, parseIpv4Cidr } from '#addresses/ip-address.js';
+import { parseAddress, parseCidr } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 import { parseVersion } from '#kubernetes/api-server/api-objects.js';
 import type { KubernetesObject, Labels, NamespaceRecord, NodeRecord, PodRecord, ResourceName } from './objects.js';
 
@@ -28,6 +28,9 @@ export class ObjectReader {
   readonly #labels = new Array<Labels | undefined>(LABEL_CACHE);
   readonly #strings = new Map<string, string>();
 
+  /** `readsIpv6`: whether records contain IPv6 addresses and networks. If false, they are left out. */
+  constructor(private readonly readsIpv6 = false) {}
+
   /**
    * Returns the record of an object. A damaged pod or node keeps its readable addresses, and no selector is
    * evaluated for it (it is undecided). Without a record, the address would have no owner, and no deny rule
@@ -40,7 +43,9 @@ export class ObjectReader {
     } catch (failure) {
       if (!(failure instanceof Damaged)) throw failure;
       this.damaged++;
-      return resource === 'namespaces' ? undefined : lenient(() => undecided(resource, objectOf(value)), undefined);
+      return resource === 'namespaces'
+        ? undefined
+        : lenient(() => this.#undecided(resource, objectOf(value)), undefined);
     }
   }
 
@@ -55,7 +60,7 @@ export class ObjectReader {
       namespace: this.#shared(nameOf(metadata.namespace)),
       serviceAccount: this.#shared(optionalName(spec.serviceAccountName) || 'default'),
       nodeName: this.#shared(optionalName(spec.nodeName)),
-      addresses: podAddresses(status),
+      addresses: this.#podAddresses(status),
       hostNetwork: optionalBoolean(spec.hostNetwork),
       phase: this.#shared(optionalName(status.phase)),
       deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
@@ -70,15 +75,79 @@ export class ObjectReader {
     const spec = objectOf(node.spec ?? {});
     const addresses = arrayOf(objectOf(node.status ?? {}).addresses).map(objectOf);
     const ofType = (type: string) =>
-      ipv4Addresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
+      this.#addresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
     const networks = arrayOf(spec.podCIDRs);
     return {
       resource: 'nodes',
       ...common,
       internal: ofType('InternalIP'),
       external: ofType('ExternalIP'),
-      podNetworks: ipv4Networks(networks.length > 0 ? networks : optionalList(spec.podCIDR)),
+      podNetworks: this.#networks(networks.length > 0 ? networks : optionalList(spec.podCIDR)),
     };
+  }
+
+  #undecided(resource: 'pods' | 'nodes', object: Fields): PodRecord | NodeRecord {
+    const metadata = objectOf(object.metadata);
+    const spec = lenient(() => objectOf(object.spec ?? {}), {});
+    const status = lenient(() => objectOf(object.status ?? {}), {});
+    const common = {
+      uid: nameOf(metadata.uid),
+      name: nameOf(metadata.name),
+      labels: NO_LABELS,
+      version: parseVersion(metadata.resourceVersion) ?? damaged(),
+      started: lenient(() => timeOf(metadata.creationTimestamp), 0),
+      undecided: true,
+    } as const;
+    if (resource === 'nodes') {
+      const addresses = lenient(() => arrayOf(status.addresses), NONE).map((entry) =>
+        lenient(() => objectOf(entry), {}),
+      );
+      const ofType = (type: string) =>
+        this.#readableAddresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
+      const networks = [...lenient(() => arrayOf(spec.podCIDRs), NONE), spec.podCIDR];
+      const podNetworks = networks.flatMap((network) => lenient(() => this.#networks([network]), NONE));
+      return { resource, ...common, internal: ofType('InternalIP'), external: ofType('ExternalIP'), podNetworks };
+    }
+    const list = lenient(() => arrayOf(status.podIPs), NONE).map((entry) => lenient(() => objectOf(entry).ip, ''));
+    return {
+      resource,
+      ...common,
+      namespace: nameOf(metadata.namespace),
+      serviceAccount: lenient(() => optionalName(spec.serviceAccountName), ''),
+      nodeName: lenient(() => optionalName(spec.nodeName), ''),
+      addresses: this.#readableAddresses([...list, status.podIP]),
+      hostNetwork: spec.hostNetwork === true,
+      phase: lenient(() => optionalName(status.phase), ''),
+      deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
+      running: lenient(() => hasRunning(status), true),
+    };
+  }
+
+  #readableAddresses(list: readonly unknown[]): readonly Address[] {
+    const texts = list.filter((text) => typeof text === 'string');
+    return [...new Set(texts.filter((text) => this.#isRead(text)).flatMap((text) => parseAddress(text) ?? []))];
+  }
+
+  #podAddresses(status: Fields): readonly Address[] {
+    const list = arrayOf(status.podIPs).map((entry) => objectOf(entry).ip);
+    return this.#addresses(list.length > 0 ? list : optionalList(status.podIP));
+  }
+
+  #addresses(list: readonly unknown[]): readonly Address[] {
+    if (list.length > MAX_ADDRESSES) throw new Damaged();
+    const found = list.map(textOf).filter((text) => this.#isRead(text));
+    return found.length === 0 ? NONE : [...new Set(found.map((text) => parseAddress(text) ?? damaged()))];
+  }
+
+  #networks(list: readonly unknown[]): readonly Prefix[] {
+    if (list.length > MAX_ADDRESSES) throw new Damaged();
+    const found = list.map(textOf).filter((text) => this.#isRead(text));
+    return found.length === 0 ? NONE : found.map((text) => (parseCidr(text) ?? damaged()).prefix);
+  }
+
+  /** Whether an address belongs into a record. A text with a colon is an IPv6 address. */
+  #isRead(text: string): boolean {
+    return this.readsIpv6 || !text.includes(':');
   }
 
   #namespace(value: unknown): NamespaceRecord {
@@ -125,41 +194,6 @@ class Damaged extends Error {}
 type Fields = Readonly<Record<string, unknown>>;
 const CONTAINER_LISTS = ['containerStatuses', 'initContainerStatuses', 'ephemeralContainerStatuses'] as const;
 
-function undecided(resource: 'pods' | 'nodes', object: Fields): PodRecord | NodeRecord {
-  const metadata = objectOf(object.metadata);
-  const spec = lenient(() => objectOf(object.spec ?? {}), {});
-  const status = lenient(() => objectOf(object.status ?? {}), {});
-  const common = {
-    uid: nameOf(metadata.uid),
-    name: nameOf(metadata.name),
-    labels: NO_LABELS,
-    version: parseVersion(metadata.resourceVersion) ?? damaged(),
-    started: lenient(() => timeOf(metadata.creationTimestamp), 0),
-    undecided: true,
-  } as const;
-  if (resource === 'nodes') {
-    const addresses = lenient(() => arrayOf(status.addresses), NONE).map((entry) => lenient(() => objectOf(entry), {}));
-    const ofType = (type: string) =>
-      readableAddresses(addresses.filter((entry) => entry.type === type).map(({ address }) => address));
-    const networks = [...lenient(() => arrayOf(spec.podCIDRs), NONE), spec.podCIDR];
-    const podNetworks = networks.flatMap((network) => lenient(() => ipv4Networks([network]), NONE));
-    return { resource, ...common, internal: ofType('InternalIP'), external: ofType('ExternalIP'), podNetworks };
-  }
-  const list = lenient(() => arrayOf(status.podIPs), NONE).map((entry) => lenient(() => objectOf(entry).ip, ''));
-  return {
-    resource,
-    ...common,
-    namespace: nameOf(metadata.namespace),
-    serviceAccount: lenient(() => optionalName(spec.serviceAccountName), ''),
-    nodeName: lenient(() => optionalName(spec.nodeName), ''),
-    addresses: readableAddresses([...list, status.podIP]),
-    hostNetwork: spec.hostNetwork === true,
-    phase: lenient(() => optionalName(status.phase), ''),
-    deleting: metadata.deletionTimestamp !== undefined && metadata.deletionTimestamp !== null,
-    running: lenient(() => hasRunning(status), true),
-  };
-}
-
 /** Returns the result of `read`, or `otherwise` if `read` throws because the data is damaged. */
 function lenient<T>(read: () => T, otherwise: T): T {
   try {
@@ -170,11 +204,6 @@ function lenient<T>(read: () => T, otherwise: T): T {
   }
 }
 
-function readableAddresses(list: readonly unknown[]): readonly number[] {
-  const found = list.map((text) => (typeof text === 'string' ? parseIpv4Address(text) : undefined));
-  return [...new Set(found.filter((address) => address !== undefined))];
-}
-
 function hasRunning(status: Fields): boolean {
   return CONTAINER_LISTS.some((list) => arrayOf(status[list]).some(isRunning));
 }
@@ -182,24 +211,6 @@ function hasRunning(status: Fields): boolean {
 function isRunning(status: unknown): boolean {
   const { running } = objectOf(objectOf(status).state ?? {});
   return running !== undefined && running !== null;
-}
-
-function podAddresses(status: Fields): readonly number[] {
-  const list = arrayOf(status.podIPs).map((entry) => objectOf(entry).ip);
-  return ipv4Addresses(list.length > 0 ? list : optionalList(status.podIP));
-}
-
-/** Returns the IPv4 addresses of a list. A text with a colon is an IPv6 address. */
-function ipv4Addresses(list: readonly unknown[]): readonly number[] {
-  if (list.length > MAX_ADDRESSES) throw new Damaged();
-  const found = list.map(textOf).filter((text) => !text.includes(':'));
-  return found.length === 0 ? NONE : [...new Set(found.map((text) => parseIpv4Address(text) ?? damaged()))];
-}
-
-function ipv4Networks(list: readonly unknown[]): readonly Prefix<number>[] {
-  if (list.length > MAX_ADDRESSES) throw new Damaged();
-  const found = list.map(textOf).filter((text) => !text.includes(':'));
-  return found.length === 0 ? NONE : found.map((text) => (parseIpv4Cidr(text) ?? damaged()).prefix);
 }
 
 function labelsOf(value: unknown): Labels {

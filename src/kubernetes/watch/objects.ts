@@ -1,7 +1,7 @@
-import type { Prefix } from '#contracts/policy/policy-model.js';
+import type { Address, Prefix } from '#contracts/policy/policy-model.js';
 
 /**
- * The parts of Kubernetes objects that selectors use (D38a). Addresses are IPv4 only; other addresses of an
+ * The parts of Kubernetes objects that selectors use (D38a). Without IPv6 policies, the IPv6 addresses of an
  * object are omitted.
  */
 
@@ -31,7 +31,7 @@ export type PodRecord = ObjectRecord & {
   readonly serviceAccount: string;
   /** The name of the node; empty if the pod is not scheduled yet. */
   readonly nodeName: string;
-  readonly addresses: readonly number[];
+  readonly addresses: readonly Address[];
   readonly hostNetwork: boolean;
   /** The phase of the pod: Pending, Running, Succeeded, Failed or Unknown. */
   readonly phase: string;
@@ -43,10 +43,10 @@ export type PodRecord = ObjectRecord & {
 
 export type NodeRecord = ObjectRecord & {
   readonly resource: 'nodes';
-  readonly internal: readonly number[];
-  readonly external: readonly number[];
-  /** The IPv4 networks of `podCIDRs`. */
-  readonly podNetworks: readonly Prefix<number>[];
+  readonly internal: readonly Address[];
+  readonly external: readonly Address[];
+  /** The networks of `podCIDRs`. */
+  readonly podNetworks: readonly Prefix[];
 };
 
 export type NamespaceRecord = ObjectRecord & { readonly resource: 'namespaces' };

@@ -8,12 +8,12 @@ import { RuleBlockCompiler } from '#policy/compile/rule-blocks/rule-block-compil
 import { Division } from '#policy/compile/rule-blocks/rule-block-division.js';
 import { ClassNumbers } from '#policy/compile/sources/class-numbers.js';
 import { type GroupViews, viewsOf } from '#policy/compile/sources/group-views.js';
-import { withMembers } from '#policy/compile/sources/member-populations.js';
+import { type SourcePoints, withMembers } from '#policy/compile/sources/member-populations.js';
 import { type Populations, sourceMap } from '#policy/compile/sources/source-populations.js';
 import { factsOfGroups, type RuleFacts } from '#policy/evaluate/rule-facts.js';
 import { Budget, type CompileLimits } from '#policy/model/budget.js';
 import { outcome } from '#policy/model/rules/rank.js';
-import { addressClasses } from '#policy/model/sources/address-classes.js';
+import { addressClasses, classOf } from '#policy/model/sources/address-classes.js';
 import { selectorGroups } from '#policy/model/sources/group-sets.js';
 import { CompileMemory, type FamilyMemory } from './compile-memory.js';
 import type { RuleWords } from './program-tables.js';
@@ -47,7 +47,7 @@ export function compile(policy: Policy, options: CompileOptions = {}): Program {
   const budget = new Budget({ ...DEFAULT_LIMITS, ...options.limits });
   const { membership = NOTHING_LISTED, memory = new CompileMemory(), copies } = options;
   const context: FamilyContext = { policy, membership, copies, budget };
-  const ipv4 = compileFamily(context, memory.ipv4, null, []);
+  const ipv4 = compileFamily(context, memory.ipv4, IPV4_POINTS, []);
   const ipv6 = options.ipv6 === true ? compileIpv6(context, memory.ipv6, ipv4.names) : null;
   return {
     ...ipv4.tables,
@@ -77,29 +77,42 @@ function compileIpv6(
   memory: FamilyMemory,
   names: readonly HostnamePattern[],
 ): Compiled<Ipv6Program> {
-  // No Kubernetes object owns an IPv6 address, and no network of pods has IPv6 addresses.
-  const { scope } = context.membership;
-  const membership = { ...NOTHING_LISTED, scope: { ...scope, podNetworks: [] } };
-  const classes = new ClassNumbers(context.policy.groups);
-  const compiled = compileFamily({ ...context, membership }, memory, classes, names);
-  return { ...compiled, tables: { ...compiled.tables, classes: addressClasses(classes.starts) } };
+  const numbers = new ClassNumbers(context.policy.groups, context.membership.scope);
+  const classes = addressClasses(numbers.starts);
+  const points: SourcePoints = {
+    family: 'ipv6',
+    pointOf: (address) => classOf(classes, BigInt(address)),
+    end: numbers.starts.length,
+  };
+  const compiled = compileFamily(context, memory, { numbers, points }, names);
+  return { ...compiled, tables: { ...compiled.tables, classes } };
 }
 
-/** Compiles the tables of one family. `classes`: the address classes of IPv6; null for IPv4. */
+/**
+ * The keys that stand for the addresses of a family in the tables of a program. `numbers`: the address
+ * classes of IPv6; null for IPv4.
+ */
+type FamilyPoints = { readonly numbers: ClassNumbers | null; readonly points: SourcePoints };
+const IPV4_POINTS: FamilyPoints = {
+  numbers: null,
+  points: { family: 'ipv4', pointOf: (address) => Number(address), end: 2 ** 32 },
+};
+
+/** Compiles the tables of one family. */
 function compileFamily(
   { policy, membership, copies, budget }: FamilyContext,
   memory: FamilyMemory,
-  classes: ClassNumbers | null,
+  { numbers, points }: FamilyPoints,
   names: readonly HostnamePattern[],
 ): Compiled<FamilyProgram> {
   const views = viewsOf(policy, membership.scope, memory.family);
   const words = wordsOf(policy, views, budget);
-  const bases = memory.populations(views, classes, budget);
+  const bases = memory.populations(views, numbers, budget);
   const selectors = selectorGroups(policy.groups, membership.scope);
-  const found = selectors.size === 0 ? bases : withMembers(views, bases, selectors, membership, budget);
+  const found = selectors.size === 0 ? bases : withMembers(views, bases, selectors, membership, points, budget);
   const division = new Division(views.policy, found, copies);
   const { runs, ofPopulations } = runsOf(found, division, budget);
-  memory.begin(classes);
+  memory.begin(numbers);
   for (const pattern of names) memory.tables.addName(pattern);
   const lookups = memory.lookups.compile(views, words, found, memory.tables);
   const source = new RuleBlockSource(views.policy, words, runs, memory, budget);

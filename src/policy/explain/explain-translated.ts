@@ -1,10 +1,10 @@
 import { formatAddress } from '#addresses/ip-address.js';
 import { type OwnerChange, ownerText } from '#contracts/kubernetes/address-owner.js';
 import type { ExplainNode } from '#contracts/policy/explain-facts.js';
-import type { Address, Packet } from '#contracts/policy/policy-model.js';
+import type { Packet } from '#contracts/policy/policy-model.js';
 
 type Asked = {
-  readonly owners?: readonly OwnerChange<Address>[];
+  readonly owners?: readonly OwnerChange[];
   readonly packet: Packet;
   readonly node?: ExplainNode;
   readonly real?: { readonly packet: Packet; readonly node: ExplainNode } | undefined;

@@ -33,7 +33,7 @@ import { decideByNode, decideUnforwarded, NO_NODE, type NodeDecision, nodeEffect
  * destination of the packet has a grant for this name. `owners`: the Kubernetes objects that own the
  * addresses.
  */
-export type ExplainQuery = { readonly owners?: readonly OwnerChange<Address>[] } & (
+export type ExplainQuery = { readonly owners?: readonly OwnerChange[] } & (
   | {
       readonly packet: Packet;
       readonly hostname?: string | undefined;

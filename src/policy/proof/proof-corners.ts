@@ -167,7 +167,7 @@ export class ProofCorners {
   /** Adds packets from a source that a Kubernetes object owns, for random rules of groups among `groups`. */
   addOwned({ source, owner }: OwnedSource, groups: readonly ScopedGroup[], count: number): void {
     const withRules = groups.map(({ group }) => itemAt(this.#groups, group).rules).filter(({ length }) => length > 0);
-    this.#random.begin(Math.imul(source, 0x85eb_ca6b) ^ Math.imul(owner, 0xc2b2_ae35));
+    this.#random.begin(Math.imul(foldedWord(source), 0x85eb_ca6b) ^ Math.imul(owner, 0xc2b2_ae35));
     for (let turn = 0; turn < count && withRules.length > 0 && !this.packets.exhausted; turn++) {
       const rule = this.#random.pick(this.#random.pick(withRules));
       this.#makeCorner(rule);

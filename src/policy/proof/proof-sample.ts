@@ -74,13 +74,12 @@ export function sampleOf(
   const { family } = memory;
   const { scope: resolution } = membership;
   const index = memory.sourcesOf(policy, resolution);
-  // No Kubernetes object owns an IPv6 address.
-  const owners = new ProofOwners(policy, index, family === 'ipv4' ? membership : NOTHING_LISTED);
+  const owners = new ProofOwners(policy, index, membership, family);
   const rules = policy.groups.reduce((sum, group) => sum + group.rules.length, 0);
   const classes = rules > MAX_RULES_TO_COUNT ? null : classesOf(policy, family, index, owners, MAX_CLASSES);
   if (classes === null) {
     const decided = memory.decided(policy, resolution, densityOf(rules));
-    return sample(family, merged(decided, ownedPackets(policy, index, owners)), null, false);
+    return sample(family, merged(decided, ownedPackets(policy, index, owners, family)), null, false);
   }
   const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners, family);
   const random = new ProofRandom();
@@ -106,8 +105,8 @@ function densityOf(rules: number): number {
  * Returns packets from sources with owners (Kubernetes objects), for a policy with more than `MAX_CLASSES`
  * classes. `ProofMemory` does not keep them, because they are few.
  */
-function ownedPackets(policy: Policy, index: SourceIndex, owners: ProofOwners): Decided {
-  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners);
+function ownedPackets(policy: Policy, index: SourceIndex, owners: ProofOwners, family: Family): Decided {
+  const packets = new ProofPackets(new ReferenceWalk(policy, index), undefined, owners, family);
   const corners = new ProofCorners(packets, 1);
   const each = Math.max(1, Math.floor(OWNED / Math.max(1, owners.sources.length)));
   for (const owned of owners.sources) {

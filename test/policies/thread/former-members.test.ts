@@ -20,9 +20,9 @@ const body = new TextEncoder().encode(
 const surroundings = { fallback: 'deny', dns: false, servicePlane: false, policesNode: false, ipv6: false } as const;
 const present: ListedMembership = {
   scope: { ...NO_SELECTORS, resolved: new Set([KEY]) },
-  list: { added: [{ number: 1, keys: [KEY] }], addresses: new Uint32Array(0), sets: new Uint32Array(0), dropped: [] },
+  list: { added: [{ number: 1, keys: [KEY] }], addresses: [], sets: new Uint32Array(0), dropped: [] },
 };
-const withFormer = { ...present, former: { addresses: Uint32Array.of(0x0a010101), sets: Uint32Array.of(1) } };
+const withFormer = { ...present, former: { addresses: [0x0a010101], sets: Uint32Array.of(1) } };
 
 function prepared(membership: ListedMembership) {
   const perform = createPolicyTaskRunner();

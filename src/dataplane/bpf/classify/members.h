@@ -3,15 +3,13 @@
  * select it (D38a). Only user space writes the maps `members` and `member_sets`, through mapped memory. The
  * BPF programs only read these maps.
  *
- * One 64-bit store changes a member. A packet that is under way may have read the former member, and may
+ * One store changes the set of a member. A packet that is under way may have read the former member, and may
  * store its judgement in a flow after user space has searched the flows of the address. So the packet reads
  * the count of changes again after it has stored the judgement, see `check_members`. User space waits for an
  * RCU grace period before it reuses the map index of a set.
  */
 #ifndef WEIR_MEMBERS_H
 #define WEIR_MEMBERS_H
-
-#define MEMBER_PROBES 8
 
 /* A map index that no set of selectors has. An address with it is deny-only: every deny rule of a group with
  * selectors applies to it, and no allow rule of such a group.

@@ -8,8 +8,9 @@
 #define GRANT_PLACES 5
 #define MEMBER_PLACES 7
 
-/* Maximum number of cache lines of `grants` that a search for an address reads. */
+/* Maximum number of cache lines of `grants`, and of `members`, that a search for an address reads. */
 #define GRANT_PROBES 8
+#define MEMBER_PROBES 8
 
 /* The fields of the headers of both maps with the random factors of the other words of an address, and the
  * number of 32-bit words that these fields take: an address is one word.

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* The cache lines of the maps `grants` and `members` that have addresses; see ipv4/address_lines.h. User
- * space does not fill `members` for IPv6 yet.
+/* The cache lines of the maps `grants` and `members` that have addresses; see ipv4/address_lines.h.
  */
 #ifndef WEIR_IPV6_ADDRESS_LINES_H
 #define WEIR_IPV6_ADDRESS_LINES_H
@@ -10,6 +9,7 @@
 
 /* Two places are full more often than five, so a search reads more cache lines than for IPv4. */
 #define GRANT_PROBES 16
+#define MEMBER_PROBES 16
 
 /* The random factors of the upper three words of an address; `multiplier` is that of the lowest word. */
 #define OTHER_FACTORS __u64 others[3];
@@ -37,6 +37,14 @@ struct grant_line {
 	__u64 unused;
 };
 
+/* Whether user space has stored this address. Reads both halves from memory, in any case. */
+static __always_inline bool is_stored(address_t *stored, address_t address)
+{
+	__u64 *halves = (__u64 *)stored;
+
+	return READ_ONCE(halves[0]) == low_half(address) && READ_ONCE(halves[1]) == high_half(address);
+}
+
 /* Returns the grant in one place of a cache line; 0 if that grant is not of this address. User space stores
  * the address in two parts. So it stores an address while its grant is 0, and clears an address in a grace
  * period in which the grant was 0. This function reads the grant first: with a grant that is not 0, the
@@ -46,12 +54,7 @@ static __always_inline __u64 grant_at_place(struct grant_line *line, __u32 place
 {
 	__u64 grant = READ_ONCE(line->grants[place]);
 
-	if (!grant)
-		return 0;
-	return READ_ONCE(*(__u64 *)&line->addresses[place]) == low_half(address) &&
-			       READ_ONCE(*((__u64 *)&line->addresses[place] + 1)) == high_half(address)
-		       ? grant
-		       : 0;
+	return grant && is_stored(&line->addresses[place], address) ? grant : 0;
 }
 
 /* A cache line of up to two members: addresses with an owner. An entry of `sets` is the map index of the set
@@ -69,11 +72,13 @@ struct member_line {
 };
 
 /* Returns the map index of the set of the member in one place of a cache line; 0 if that member is not this
- * address.
+ * address. The rules for stores and loads are those of `grant_at_place`, with a set in place of a grant.
  */
 static __always_inline __u32 set_of_member(struct member_line *line, __u32 place, address_t address)
 {
-	return same_address(line->addresses[place], address) ? READ_ONCE(line->sets[place]) : 0;
+	__u32 set = READ_ONCE(line->sets[place]);
+
+	return set && is_stored(&line->addresses[place], address) ? set : 0;
 }
 
 #endif

@@ -71,4 +71,5 @@ export function lint(
 }
 
 const hasNoIpv6Source = ({ groups }: Policy): boolean =>
-  groups.length > 0 && groups.every(({ sources }) => ofFamily(sources, 'ipv6').length === 0);
+  groups.length > 0 &&
+  groups.every(({ sources, selectors }) => selectors.length === 0 && ofFamily(sources, 'ipv6').length === 0);

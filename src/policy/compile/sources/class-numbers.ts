@@ -1,5 +1,6 @@
 import { addressAfter, ascending, ofFamily } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
+import type { SelectorResolution } from '#contracts/kubernetes/membership.js';
 import { type AddressKey, addressKey } from '#contracts/policy/address-words.js';
 import type { Group, Prefix } from '#contracts/policy/policy-model.js';
 
@@ -28,9 +29,12 @@ export class ClassNumbers {
   readonly starts: readonly bigint[];
   readonly #numbers: ReadonlyMap<AddressKey, number>;
 
-  /** Divides the addresses at each bound of a source or destination of the groups. */
-  constructor(groups: readonly Group[]) {
-    const prefixes: Prefix<bigint>[] = [];
+  /**
+   * Divides the addresses at each bound of a source or destination of the groups, and of the networks of the
+   * selector resolution.
+   */
+  constructor(groups: readonly Group[], { podNetworks, networks }: SelectorResolution) {
+    const prefixes: Prefix<bigint>[] = [...ofFamily([...podNetworks, ...[...networks.values()].flat()], 'ipv6')];
     for (const { sources, rules } of groups) {
       for (const prefix of ofFamily(sources, 'ipv6')) prefixes.push(prefix);
       for (const rule of rules) for (const prefix of ofFamily(rule.destinations, 'ipv6')) prefixes.push(prefix);

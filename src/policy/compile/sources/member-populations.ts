@@ -1,10 +1,10 @@
-import { lastAddress, ofFamily } from '#addresses/ip-address.js';
+import { familyOf, lastAddress, ofFamily } from '#addresses/ip-address.js';
 import { GrowingUint32Array } from '#arrays/growing-uint32-array.js';
 import { itemAt, u32At } from '#arrays/read.js';
 import { EMPTY_SET } from '#contracts/kubernetes/member-tables.js';
 import type { ListedMembership, SelectorResolution } from '#contracts/kubernetes/membership.js';
 import type { IntervalPool, Intervals } from '#contracts/policy/interval-map.js';
-import type { Policy } from '#contracts/policy/policy-model.js';
+import type { Address, Family, Policy } from '#contracts/policy/policy-model.js';
 import type { Sequences } from '#policy/compile/sequences.js';
 import type { Budget } from '#policy/model/budget.js';
 import { mergedRanges, valueAt } from '#policy/model/intervals.js';
@@ -17,7 +17,15 @@ import {
 import type { GroupViews } from './group-views.js';
 import { type Populations, repeats } from './source-populations.js';
 
-const ADDRESSES = 2 ** 32;
+/**
+ * The keys that stand for source addresses in the tables of a family: IPv4 addresses, or numbers of address
+ * classes. `end`: the number after the last key.
+ */
+export type SourcePoints = {
+  readonly family: Family;
+  readonly pointOf: (address: Address) => number;
+  readonly end: number;
+};
 
 /**
  * Adds the populations (sources with the same groups) that depend on members (addresses that Kubernetes
@@ -33,6 +41,7 @@ export function withMembers(
   bases: Populations,
   selectors: SelectorGroups,
   membership: ListedMembership,
+  points: SourcePoints,
   budget: Budget,
 ): Populations {
   const groups = bases.groups.copy(budget);
@@ -41,7 +50,7 @@ export function withMembers(
   for (let base = 0; base < denyOnly.length; base++) denyOnly[base] = merged(base, views.denyOnly);
   const basesOfSources = { starts: bases.starts.trimmed(), values: bases.numbers.trimmed() };
   const { sets, ofSelectorSets } = groupSetsOf(selectors, membership);
-  const pairs = occurringPairs(basesOfSources, ofSelectorSets, membership);
+  const pairs = occurringPairs(basesOfSources, ofSelectorSets, membership, points);
   const added = sets.map((set) => Uint32Array.from(set, (group) => u32At(views.whole, group)));
   const trees = new TreeWriter();
   const pairOffsets = new GrowingUint32Array();
@@ -60,7 +69,7 @@ export function withMembers(
     pairOffsets.push(pairIndexes.length);
   }
   return {
-    ...withPodNetworks(bases, denyOnly, membership.scope),
+    ...withPodNetworks(bases, denyOnly, membership.scope, points),
     groups,
     members: {
       selectors,
@@ -106,12 +115,13 @@ function occurringPairs(
   bases: Intervals,
   ofSelectorSets: GroupSets['ofSelectorSets'],
   membership: ListedMembership,
+  { family, pointOf }: SourcePoints,
 ): ReadonlyMap<number, readonly number[]> {
   const found = new Map<number, Set<number>>();
   for (const [address, number] of addressesWithSets(membership)) {
     const set = ofSelectorSets.get(number);
-    if (set === undefined) continue;
-    const base = valueAt(bases, address);
+    if (set === undefined || familyOf(address) !== family) continue;
+    const base = valueAt(bases, pointOf(address));
     const known = found.get(base);
     if (known === undefined) found.set(base, new Set([set]));
     else known.add(set);
@@ -124,9 +134,13 @@ function withPodNetworks(
   { starts, numbers }: Populations,
   denyOnly: Uint32Array,
   resolution: SelectorResolution,
+  { family, pointOf, end: endOfSources }: SourcePoints,
 ): Pick<Populations, 'starts' | 'classStarts' | 'numbers'> {
   const networks = mergedRanges(
-    ofFamily(resolution.podNetworks, 'ipv4').map((prefix) => ({ low: prefix.address, high: lastAddress(prefix) })),
+    ofFamily(resolution.podNetworks, family).map((prefix) => ({
+      low: pointOf(prefix.address),
+      high: pointOf(lastAddress<Address>(prefix)),
+    })),
   );
   const cutStarts = new GrowingUint32Array();
   const cutNumbers = new GrowingUint32Array();
@@ -138,10 +152,10 @@ function withPodNetworks(
   let network = 0;
   for (let at = 0; at < starts.length; at++) {
     const base = u32At(numbers.array, at);
-    const end = at + 1 < starts.length ? u32At(starts.array, at + 1) : ADDRESSES;
+    const end = at + 1 < starts.length ? u32At(starts.array, at + 1) : endOfSources;
     for (let from = u32At(starts.array, at); from < end; ) {
-      while ((networks[network]?.high ?? ADDRESSES) < from) network += 1;
-      const { low, high } = networks[network] ?? { low: ADDRESSES, high: ADDRESSES };
+      while ((networks[network]?.high ?? endOfSources) < from) network += 1;
+      const { low, high } = networks[network] ?? { low: endOfSources, high: endOfSources };
       const isIn = low <= from;
       put(from, isIn ? u32At(denyOnly, base) : base);
       from = Math.min(end, isIn ? high + 1 : low);

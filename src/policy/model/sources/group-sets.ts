@@ -1,4 +1,5 @@
-import { u32At } from '#arrays/read.js';
+import { AddressMap } from '#addresses/address-map.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import {
   DENY_ONLY_MEMBER,
   type ListedMembership,
@@ -53,10 +54,10 @@ export function groupsOfSet({ keys }: Pick<SelectorSet, 'keys'>, known: Selector
  * Yields each member with the number of its selector set, and each set that no member has now with the
  * address that had it last.
  */
-export function* addressesWithSets(membership: ListedMembership): Generator<readonly [address: number, set: number]> {
+export function* addressesWithSets(membership: ListedMembership): Generator<readonly [address: Address, set: number]> {
   const { list, former } = membership;
   for (const { addresses, sets } of former === undefined ? [list] : [list, former])
-    for (let at = 0; at < addresses.length; at++) yield [u32At(addresses, at), u32At(sets, at)];
+    for (let at = 0; at < addresses.length; at++) yield [itemAt(addresses, at), u32At(sets, at)];
 }
 
 /** Returns the sets of groups that select present or former members. */
@@ -88,9 +89,9 @@ export function groupSetsOf(known: SelectorGroups, membership: ListedMembership)
 export function membershipOf({ scope: resolution, list }: ListedMembership): Membership {
   const { added, addresses, sets } = list;
   const byNumber = new Map(added.map((set) => [set.number, set]));
-  const owned = new Map<Address, SelectorSet>();
+  const owned = new AddressMap<SelectorSet>();
   for (let at = 0; at < addresses.length; at++)
-    owned.set(u32At(addresses, at), byNumber.get(u32At(sets, at)) ?? DENY_ONLY_MEMBER);
+    owned.set(itemAt(addresses, at), byNumber.get(u32At(sets, at)) ?? DENY_ONLY_MEMBER);
   return { resolution, members: { setOf: (address) => owned.get(address) } };
 }
 

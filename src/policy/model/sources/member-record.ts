@@ -1,4 +1,5 @@
-import { u32At } from '#arrays/read.js';
+import { AddressMap, AddressSet } from '#addresses/address-map.js';
+import { itemAt, u32At } from '#arrays/read.js';
 import {
   DENY_ONLY_MEMBER,
   type MemberList,
@@ -14,12 +15,12 @@ import type { Address } from '#contracts/policy/policy-model.js';
  */
 export class MemberRecord implements Members {
   readonly #sets = new Map<number, SelectorSet>();
-  readonly #owned = new Map<number, SelectorSet>();
+  readonly #owned = new AddressMap<SelectorSet>();
   /**
    * Addresses that the last `replace` removed. They are deny-only (no allow rules of groups with selectors
    * apply) until `policyChanged` is called.
    */
-  readonly #leaving = new Set<number>();
+  readonly #leaving = new AddressSet();
   #isKnown = false;
 
   /**
@@ -33,10 +34,11 @@ export class MemberRecord implements Members {
   change({ added, addresses, sets, dropped }: MembershipChange): void {
     for (const set of added) this.#sets.set(set.number, set);
     for (let at = 0; at < addresses.length; at++) {
+      const address = itemAt(addresses, at);
       const number = u32At(sets, at);
-      this.#leaving.delete(u32At(addresses, at));
-      if (number === 0) this.#owned.delete(u32At(addresses, at));
-      else this.#owned.set(u32At(addresses, at), this.#sets.get(number) ?? DENY_ONLY_MEMBER);
+      this.#leaving.delete(address);
+      if (number === 0) this.#owned.delete(address);
+      else this.#owned.set(address, this.#sets.get(number) ?? DENY_ONLY_MEMBER);
     }
     for (const number of dropped) this.#sets.delete(number);
   }
@@ -70,7 +72,7 @@ export class MemberRecord implements Members {
   }
 
   setOf(address: Address): SelectorSet | undefined {
-    return typeof address === 'number' ? this.#owned.get(address) : undefined;
+    return this.#owned.get(address);
   }
 
   /**
@@ -81,7 +83,7 @@ export class MemberRecord implements Members {
     const members = [...this.#owned].filter(([address]) => !this.#leaving.has(address));
     return {
       added: [...this.#sets.values()],
-      addresses: Uint32Array.from(members, ([address]) => address),
+      addresses: members.map(([address]) => address),
       sets: Uint32Array.from(members, ([, { number }]) => number),
       dropped: [],
     };
