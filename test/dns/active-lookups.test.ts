@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
+import { EVERY_ADDRESS } from '#addresses/ip-address.js';
 import { lookupsOf } from '#contracts/dns/dns-lookups.js';
 import { type Membership, NO_MEMBERS } from '#contracts/kubernetes/membership.js';
+import type { Address, Packet } from '#contracts/policy/policy-model.js';
 import { verdictOf, verdictWord } from '#contracts/policy/verdict-word.js';
 import { ActiveLookups } from '#dns/resolver/active-lookups.js';
 import { compile } from '#policy/compile/compile.js';
@@ -15,22 +17,24 @@ import { Random, seedOf } from '#test/seed.js';
 const seed = seedOf(20_261_128);
 const NAMES = ['api.example.com', 'www.example.com', 'example.org'];
 
-test('`ActiveLookups` (decides DNS queries by the policy in force) returns for random policies the verdict of the reference evaluator, while Kubernetes members change', () => {
+test('`ActiveLookups` (decides DNS queries by the policy in force) returns for random policies the verdict of the reference evaluator, while Kubernetes members of both IP families change', () => {
   const counts = { owned: 0, denyOnly: 0, unowned: 0 };
   for (let number = 0; number < 150; number++) {
     const random = new Random(seed + number * 7919);
-    const judged = generatePolicy(random, { groups: 8, rules: 5, selectors: 0.5 });
-    const given = generateMembership(random, judged);
-    const program = compile(judged, { membership: given });
-    const index = program.members === null ? null : new MemberIndex(program.members);
+    const judged = generatePolicy(random, { groups: 8, rules: 5, selectors: 0.5, families: ['ipv4', 'ipv6'] });
+    const given = generateMembership(random, judged, ['ipv4', 'ipv6']);
+    const program = compile(judged, { ipv6: true, membership: given });
+    const index = program.members === null ? null : new MemberIndex(program.members, program.ipv6);
     const record = new MemberRecord();
     const active = new ActiveLookups(lookupsOf(program, 1), record);
-    const denyOnly = { ...given.scope, podNetworks: [{ address: 0, length: 0 }] };
-    const wordOf = (source: number, name: string, membership: Membership): number => {
+    const denyOnly = { ...given.scope, podNetworks: [...EVERY_ADDRESS.ipv4, ...EVERY_ADDRESS.ipv6] };
+    const wordOf = (source: Address, name: string, membership: Membership): number => {
       const { rank, verdict, audited } = evaluateLookup(judged, source, name, membership);
       return verdictWord(rank, verdict, audited);
     };
-    const next = packetGenerator(random, judged, given.scope.podNetworks);
+    const { podNetworks } = given.scope;
+    const packets = [packetGenerator(random, judged, podNetworks), ipv6PacketGenerator(random, judged, podNetworks)];
+    const next = (): Packet => random.pick(packets)();
     const source = next().source;
     const asUnknown = { resolution: index === null ? given.scope : denyOnly, members: NO_MEMBERS };
     expect(active.decide(source, wireNameOf(NAMES[0] ?? ''))).toBe(wordOf(source, NAMES[0] ?? '', asUnknown));

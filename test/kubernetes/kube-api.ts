@@ -24,7 +24,7 @@ const ADMIN_TOKEN = 'admin-token';
 const ETCD_ENV = { ...process.env, ETCDCTL_API: '3' };
 const READY_MS = 120_000;
 /** Without a controller manager, no namespace has a service account, and a node keeps its taint. */
-const WITHOUT_CONTROLLERS = ['--disable-admission-plugins=ServiceAccount,TaintNodesByCondition'];
+export const WITHOUT_CONTROLLERS = ['--disable-admission-plugins=ServiceAccount,TaintNodesByCondition'];
 /** `api-machinery` responds with 429 to more requests at the same time. Watches do not count. */
 export const MACHINERY_REQUESTS = 4;
 
