@@ -140,6 +140,16 @@ describe('a wiretap message', () => {
     ]);
   });
 
+  test('a wiretap message of a lookup has the IPv6 address of the client, and a filter of sources selects it by its network', () => {
+    const hub = hubKeeping(0);
+    hub.open(1, { ...ALL, sources: [{ address: 0x2001_0db8n << 96n, length: 32 }] }, 0);
+    const lookups = [0x2001_0db8n << 96n, 0x2001_0db9n << 96n, 0x2001_0db8].map((source) =>
+      lookup('a.test', { source }),
+    );
+    hub.lookups({ lookups, rebindings: [], named: [], lost: 0, lostDenied: 0 }, 500);
+    expect(messages()).toMatchObject([{ type: 'dns', src: '2001:db8::', hostname: 'a.test' }]);
+  });
+
   test('a wiretap message of a flow has the addresses, the ports, the rule, and the learned names of the addresses', () => {
     const hub = hubKeeping(0);
     hub.open(1, ALL, 0);

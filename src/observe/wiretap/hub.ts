@@ -1,3 +1,4 @@
+import { formatAddress } from '#addresses/ip-address.js';
 import type { SeenLookups } from '#contracts/dns/seen-lookup.js';
 import type { SeenConnections } from '#contracts/service-plane/seen-connection.js';
 import type { EventBatch } from '#dataplane/events/batch.js';
@@ -217,7 +218,8 @@ export class WiretapHub {
   }
 
   #channelFor(filter: WiretapFilter, foldMs: number): Channel | undefined {
-    const key = JSON.stringify([filter, foldMs]);
+    const plain = (_: string, value: unknown): unknown => (typeof value === 'bigint' ? formatAddress(value) : value);
+    const key = JSON.stringify([filter, foldMs], plain);
     const known = this.#channels.get(key);
     if (known !== undefined) return known;
     if (this.#channels.size >= CHANNELS) return undefined;
