@@ -10,6 +10,7 @@ import { CompileMemory } from '#policy/compile/compile-memory.js';
 import { evaluateLookup } from '#policy/evaluate/lookup/evaluate-lookup.js';
 import { MemberIndex } from '#policy/model/sources/member-index.js';
 import { MemberRecord } from '#policy/model/sources/member-record.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { generateMembership, generatePolicy, ipv6PacketGenerator, packetGenerator } from '#test/policy/generate.js';
 import { wireNameOf } from '#test/policy/wire-name.js';
 import { Random, seedOf } from '#test/seed.js';
@@ -53,10 +54,10 @@ test('`ActiveLookups` (decides DNS queries by the policy in force) returns for r
         : { resolution: denyOnly, members: NO_MEMBERS };
       const name = random.pick(NAMES);
       const about = { number, turn, tried, set };
-      expect({ ...about, word: active.decide(tried, wireNameOf(name)) }).toEqual({
-        ...about,
-        word: wordOf(tried, name, membership),
-      });
+      expectEqual(
+        { ...about, word: active.decide(tried, wireNameOf(name)) },
+        { ...about, word: wordOf(tried, name, membership) },
+      );
     }
   }
   expect(Math.min(...Object.values(counts))).toBeGreaterThan(100);
@@ -76,7 +77,7 @@ test('`ActiveLookups` returns for random policies and sources of both families t
       const { rank, verdict, audited } = evaluateLookup(judged, source, name);
       const word = active.decide(source, wireNameOf(name));
       const about = { number, turn, source, name };
-      expect({ ...about, word }).toEqual({ ...about, word: verdictWord(rank, verdict, audited) });
+      expectEqual({ ...about, word }, { ...about, word: verdictWord(rank, verdict, audited) });
       if (typeof source === 'bigint') counts[verdictOf(word) === 'allow' ? 'allow' : 'deny']++;
     }
   }

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { DENY_ONLY_MEMBER, type MembershipChange, type SelectorSet } from '#contracts/kubernetes/membership.js';
 import type { Address, Selector } from '#contracts/policy/policy-model.js';
 import { Memberships } from '#kubernetes/members/memberships.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { Random, seedOf } from '#test/seed.js';
 import { MembershipModel } from './membership-model.js';
 import { RandomCluster, randomSelector, randomStep, SCOPES } from './random-cluster.js';
@@ -19,16 +20,19 @@ class Consumer {
     const less: boolean[] = [];
     for (const [index, change] of changes.entries()) {
       for (const set of change.added) this.#add(set);
-      expect(change.addresses.length).toBeGreaterThan(0);
+      expectEqual(change.addresses.length > 0, true);
       for (const [at, address] of change.addresses.entries()) {
         const number = change.sets[at] ?? 0;
         const isLess = this.#isLess(address, number);
         less[index] ??= isLess;
-        expect(isLess).toBe(less[index]);
+        expectEqual(isLess, less[index]);
         this.#store(address, number);
       }
       for (const number of change.dropped) {
-        expect([...this.members.values()].map((set) => set.number)).not.toContain(number);
+        expectEqual(
+          [...this.members.values()].some((set) => set.number === number),
+          false,
+        );
         this.#sets.delete(number);
         this.#dropped.add(number);
       }
@@ -37,9 +41,9 @@ class Consumer {
   }
 
   #add(set: SelectorSet): void {
-    expect(this.#sets.has(set.number) || this.#dropped.has(set.number)).toBe(false);
+    expectEqual(this.#sets.has(set.number) || this.#dropped.has(set.number), false);
     const texts = [...this.#sets.values()].map(({ keys }) => keys.join('\n'));
-    expect(texts).not.toContain(set.keys.join('\n'));
+    expectEqual(texts.includes(set.keys.join('\n')), false);
     this.#sets.set(set.number, { number: set.number, keys: set.keys });
   }
 
@@ -54,11 +58,11 @@ class Consumer {
 
   #store(address: Address, number: number): void {
     const before = this.members.get(address)?.number ?? 0;
-    expect(number).not.toBe(before);
+    expectEqual(number === before, false);
     if (number === 0) this.members.delete(address);
     else {
       const set = this.#sets.get(number);
-      expect(set).toBeDefined();
+      expectEqual(set === undefined, false);
       if (set !== undefined) this.members.set(address, set);
     }
   }
@@ -114,7 +118,7 @@ function runSteps(random: Random, steps: number): number {
     if (random.chance(0.4)) continue;
     consumer.apply(memberships.drainChanges());
     const expected = sorted(model.members());
-    expect(keysOf(consumer.members)).toEqual(expected);
+    expectEqual(keysOf(consumer.members), expected);
     const list = memberships.list();
     const sets = new Map([...list.added, DENY_ONLY].map((set) => [set.number, set.keys]));
     const listed = [...list.addresses].map((address, at) => [address, sets.get(list.sets[at] ?? 0)] as const);
@@ -122,7 +126,7 @@ function runSteps(random: Random, steps: number): number {
     const counts = new Map<string, number>();
     for (const keys of expected.values())
       for (const key of keys) if (key !== 'deny-only') counts.set(key, (counts.get(key) ?? 0) + 1);
-    expect(new Map([...memberships.counts()].sort())).toEqual(new Map([...counts].sort()));
+    expectEqual(new Map([...memberships.counts()].sort()), new Map([...counts].sort()));
   }
   return messages;
 }

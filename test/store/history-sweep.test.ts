@@ -6,6 +6,7 @@ import { loadPolicyStore } from '#store/policies/policy-store.js';
 import { createAssertionStore } from '#store/settings/assertion-store.js';
 import { StoreError } from '#store/store-error.js';
 import type { KvStore } from '#store/store-types.js';
+import { expectEqual } from '#test/expect-equal.js';
 import { Random, seedOf } from '#test/seed.js';
 import { createMemoryStore } from '#test/store/memory-store.js';
 import { noCopy, storedPolicy } from './stored-policy.js';
@@ -94,7 +95,7 @@ describe('the revisions beyond the bounds of the history', () => {
         const kept = all.filter(({ key }) => !beyond.has(key));
         for (const name of ['a', 'b'] as const) {
           const own = kept.filter(({ policy }) => policy === name).map((one) => one.revision);
-          expect(own).toEqual(range(numbers[name] - own.length + 1, numbers[name]));
+          expectEqual(own, range(numbers[name] - own.length + 1, numbers[name]));
           expect(own.length).toBeLessThanOrEqual(Math.max(revisions, ALWAYS_KEPT));
           expect(own.length).toBeGreaterThanOrEqual(Math.min(numbers[name], ALWAYS_KEPT));
         }
@@ -102,7 +103,7 @@ describe('the revisions beyond the bounds of the history', () => {
           (name) => kept.filter(({ policy }) => policy === name).length <= ALWAYS_KEPT,
         );
         const sum = kept.reduce((total, { bytes: own }) => total + own, 0);
-        expect(isLeast || sum <= bytes).toBe(true);
+        expectEqual(isLeast || sum <= bytes, true);
       }),
       { numRuns: 2_000 },
     );
