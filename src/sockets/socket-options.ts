@@ -31,9 +31,10 @@ const SO_REUSEPORT = 15;
 const { EACCES, EADDRINUSE, EMFILE } = constants.errno;
 const SOL_IP = 0;
 const IP_TRANSPARENT = 19;
-const IP_RECVORIGDSTADDR = 20;
 const SOL_IPV6 = 41;
 const IPV6_V6ONLY = 26;
+/** The option by which a socket receives the destination of each datagram (IP_RECVORIGDSTADDR). */
+const DESTINATION_OPTION = { ipv4: [20, SOL_IP], ipv6: [74, SOL_IPV6] } as const;
 const SOL_TCP = 6;
 const TCP_NODELAY = 1;
 const TCP_KEEPIDLE = 4;
@@ -79,7 +80,7 @@ export function openSocket(kind: SocketKind, options: SocketOptions, family: Fam
   try {
     // A socket at `::` would otherwise receive IPv4 packets too, with IPv4-mapped source addresses.
     if (family === 'ipv6') set(fd, IPV6_V6ONLY, 1, 'receive IPv6 alone', SOL_IPV6);
-    setOptions(fd, kind, options);
+    setOptions(fd, kind, options, family);
     return fd;
   } catch (failure) {
     libc.close(fd);
@@ -88,7 +89,7 @@ export function openSocket(kind: SocketKind, options: SocketOptions, family: Fam
 }
 
 /** Sets the options of a socket, also of a socket that another process has opened. */
-export function setOptions(fd: number, kind: SocketKind, options: SocketOptions): void {
+export function setOptions(fd: number, kind: SocketKind, options: SocketOptions, family: Family): void {
   const { mark, bufferBytes, isTransparent = false } = options;
   if (kind === 'tcp') setForBytes(fd);
   if (mark !== 0) set(fd, SO_MARK, mark, 'mark a socket');
@@ -99,7 +100,8 @@ export function setOptions(fd: number, kind: SocketKind, options: SocketOptions)
   if (isTransparent) {
     // This option makes sockets of both families transparent.
     set(fd, IP_TRANSPARENT, 1, 'make a socket transparent', SOL_IP);
-    if (kind === 'udp') set(fd, IP_RECVORIGDSTADDR, 1, 'request the destination of datagrams', SOL_IP);
+    const [option, level] = DESTINATION_OPTION[family];
+    if (kind === 'udp') set(fd, option, 1, 'request the destination of datagrams', level);
   }
 }
 

@@ -1,4 +1,5 @@
 import { formatAddress, parseAddress } from '#addresses/ip-address.js';
+import type { Family } from '#contracts/policy/policy-model.js';
 import type { DnsOptions, Endpoint } from '#dns/dns-options.js';
 import { descriptorIn, type ListeningSocket, type SocketDescriptors } from '#sockets/listening/listening-sockets.js';
 import type { SocketAddress } from '#sockets/socket-options.js';
@@ -6,10 +7,13 @@ import type { SocketAddress } from '#sockets/socket-options.js';
 const BUFFER_BYTES = 4 << 20;
 
 /**
- * The address and port of the sockets that receive diverted DNS queries. The BPF program uses the same
- * address (`bpf/inspect/divert_dns.h`).
+ * The addresses and port of the sockets that receive diverted DNS queries. The BPF programs use the same
+ * addresses (`DIVERT_ADDRESS` of `bpf/ipv4/address.h` and `bpf/ipv6/address.h`).
  */
-const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
+const DIVERTED: Readonly<Record<Family, Endpoint>> = {
+  ipv4: { host: '127.83.0.53', port: 53 },
+  ipv6: { host: '100::53', port: 53 },
+};
 
 /**
  * An address and port on which the proxy listens. `isTransparent`: the datapath diverts queries for other DNS
@@ -17,10 +21,15 @@ const DIVERTED: Endpoint = { host: '127.83.0.53', port: 53 };
  */
 export type ListenAt = SocketAddress & { readonly isTransparent: boolean };
 
-export function listensAt({ listen, transparent }: Pick<DnsOptions, 'listen' | 'transparent'>): readonly ListenAt[] {
+export function listensAt({
+  listen,
+  transparent,
+  grantsIpv6 = false,
+}: Pick<DnsOptions, 'listen' | 'transparent' | 'grantsIpv6'>): readonly ListenAt[] {
+  const diverted = grantsIpv6 ? [DIVERTED.ipv4, DIVERTED.ipv6] : [DIVERTED.ipv4];
   const all = [
     ...listen.map((at) => ({ ...at, isTransparent: false })),
-    ...(transparent ? [{ ...DIVERTED, isTransparent: true }] : []),
+    ...(transparent ? diverted.map((at) => ({ ...at, isTransparent: true })) : []),
   ];
   return all.map(({ host, port, isTransparent }) => {
     const address = parseAddress(host);

@@ -1,4 +1,4 @@
-import { formatAddress } from '#addresses/ip-address.js';
+import { familyOf, formatAddress } from '#addresses/ip-address.js';
 import { closeOnExec, libc } from '#libc/libc.js';
 import {
   isBoundTo,
@@ -133,7 +133,7 @@ export class ListeningSockets {
       return undefined;
     }
     this.inherited.delete(name);
-    setOptions(fd, socket.kind, socket);
+    setOptions(fd, socket.kind, socket, familyOf(socket.address));
     this.#open.set(name, fd);
     return fd;
   }

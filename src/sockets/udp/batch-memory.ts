@@ -1,4 +1,6 @@
+import { familyOf } from '#addresses/ip-address.js';
 import { u32At } from '#arrays/read.js';
+import { wordsOf } from '#contracts/policy/address-words.js';
 import type { Address } from '#contracts/policy/policy-model.js';
 import { KernelFailure } from '#libc/kernel-failure.js';
 import { errno, libc } from '#libc/libc.js';
@@ -30,14 +32,20 @@ const LENGTH = 14;
 const MSG_TRUNC = 0x20;
 /**
  * A control message has a header of 16 bytes (length, level and type), and then data. The data is a
- * sockaddr_in for IP_ORIGDSTADDR, and an in_pktinfo for IP_PKTINFO.
+ * sockaddr_in for IP_ORIGDSTADDR, and a sockaddr_in6 for IPV6_ORIGDSTADDR.
  */
 const CONTROL_HEADER = 16;
 const IP_ORIGDSTADDR = 20;
+const IPV6_ORIGDSTADDR = 74;
 const SOCKADDR_IN = 16;
-const IP_PKTINFO = 8;
-const PKTINFO = 12;
-const PKTINFO_SPACE = 32;
+/**
+ * The control messages IP_PKTINFO and IPV6_PKTINFO: level and type, the size of their data (an in_pktinfo or
+ * in6_pktinfo), the offset of the source address there, and the size of the message with its padding.
+ */
+const PKTINFO = {
+  ipv4: { level: 0, type: 8, bytes: 12, addressAt: 4, space: 32 },
+  ipv6: { level: 41, type: 50, bytes: 20, addressAt: 0, space: 40 },
+} as const;
 
 /**
  * Buffers for the datagrams of one call of `recvmmsg` or `sendmmsg`. The buffers are outside of V8's heap:
@@ -108,36 +116,39 @@ export class BatchMemory {
   }
 
   /**
-   * Returns the destination address of the IPv4 datagram in buffer `slot`, in host byte order. Returns 0 if
-   * the socket does not have the option IP_RECVORIGDSTADDR.
+   * Returns the destination address of the datagram in buffer `slot`, in host byte order. Returns 0 if the
+   * socket does not have the option IP_RECVORIGDSTADDR or IPV6_RECVORIGDSTADDR.
    */
-  destination(slot: number): number {
+  destination(slot: number): Address {
     const at = slot * CONTROL;
     const length = u32At(this.#words, (slot * HEADER) / 4 + CONTROL_LENGTH);
-    if (length < CONTROL_HEADER + SOCKADDR_IN || this.#controls.getInt32(at + 12, true) !== IP_ORIGDSTADDR) return 0;
-    return this.#controls.getUint32(at + CONTROL_HEADER + 4);
+    const type = this.#controls.getInt32(at + 12, true);
+    if (length < CONTROL_HEADER + SOCKADDR_IN || (type !== IP_ORIGDSTADDR && type !== IPV6_ORIGDSTADDR)) return 0;
+    return addressInSockaddr(this.#controls, at + CONTROL_HEADER);
   }
 
   /**
    * Writes a datagram to buffer `slot`, to be sent by `sendmmsg`. With `port` 0, the kernel sends the
    * datagram to the connected peer. With `from` 0, the kernel uses the socket's own source address.
    */
-  toSend(slot: number, bytes: Uint8Array, address: Address, port: number, from: number): void {
+  toSend(slot: number, bytes: Uint8Array, address: Address, port: number, from: Address): void {
     this.#data.set(bytes, slot * SLOT_BYTES);
     this.#vectors[(slot * VECTOR) / 4 + 2] = bytes.length;
     const nameBytes = writeSockaddr(this.#names, slot * NAME, address, port);
     this.#words[(slot * HEADER) / 4 + NAME_LENGTH] = port === 0 ? 0 : nameBytes;
-    this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] = from === 0 ? 0 : PKTINFO_SPACE;
-    if (from !== 0) this.#sendFrom(slot * CONTROL, from);
+    this.#words[(slot * HEADER) / 4 + CONTROL_LENGTH] = from === 0 ? 0 : this.#sendFrom(slot * CONTROL, from);
   }
 
-  #sendFrom(at: number, from: number): void {
-    this.#controls.setBigUint64(at, BigInt(CONTROL_HEADER + PKTINFO), true);
-    this.#controls.setInt32(at + 8, 0, true);
-    this.#controls.setInt32(at + 12, IP_PKTINFO, true);
-    this.#controls.setInt32(at + CONTROL_HEADER, 0, true);
-    this.#controls.setUint32(at + CONTROL_HEADER + 4, from);
-    this.#controls.setUint32(at + CONTROL_HEADER + 8, 0);
+  /** Writes the control message with a source address at byte `at`, and returns its size. */
+  #sendFrom(at: number, from: Address): number {
+    const { level, type, bytes, addressAt, space } = PKTINFO[familyOf(from)];
+    const data = at + CONTROL_HEADER;
+    this.#controls.setBigUint64(at, BigInt(CONTROL_HEADER + bytes), true);
+    this.#controls.setInt32(at + 8, level, true);
+    this.#controls.setInt32(at + 12, type, true);
+    for (let word = 0; word < bytes; word += 4) this.#controls.setUint32(data + word, 0);
+    for (const [index, word] of wordsOf(from).entries()) this.#controls.setUint32(data + addressAt + 4 * index, word);
+    return space;
   }
 
   /** Unmaps the buffers. The caller must not use the buffers afterwards. */

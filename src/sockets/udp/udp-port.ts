@@ -15,7 +15,7 @@ type Sending = {
   readonly bytes: Uint8Array;
   readonly address: Address;
   readonly port: number;
-  readonly from: number;
+  readonly from: Address;
 };
 export type UdpHandlers = {
   /**
@@ -23,7 +23,7 @@ export type UdpHandlers = {
    * sender. `to` is the destination address; 0 if the socket is not transparent. Addresses are in host byte
    * order.
    */
-  readonly onDatagram: (bytes: Uint8Array, address: Address, port: number, to: number) => void;
+  readonly onDatagram: (bytes: Uint8Array, address: Address, port: number, to: Address) => void;
   /**
    * Receives the name of an error, for example after an ICMP error on a connected socket. The name is
    * EMSGSIZE for a received datagram longer than `SLOT_BYTES`.
@@ -59,7 +59,7 @@ export class UdpPort implements Sender {
    * Queues a datagram, which the pump sends at the end of its iteration. Without `address`, the kernel sends
    * the datagram to the connected peer. `from` is the source address, for a transparent socket only.
    */
-  send(bytes: Uint8Array, address: Address = 0, port = 0, from = 0): void {
+  send(bytes: Uint8Array, address: Address = 0, port = 0, from: Address = 0): void {
     if (this.#isClosed) return;
     if (this.#sending.length === 0) this.pump.hasToSend(this);
     this.#sending.push({ bytes, address, port, from });
