@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import type { MessagePort } from 'node:worker_threads';
+import { AddressSet } from '#addresses/address-map.js';
 import { limitedPart } from '#addresses/ip-address.js';
 import type { ServicePlaneSettings } from '#contracts/config/config-reload.js';
 import type { SpliceOffload } from '#contracts/datapath/splice-offload.js';
@@ -122,7 +123,7 @@ export class LocalServicePlane {
    */
   changeMembers(change: MembershipChange): void {
     this.#plane.evaluator.changeMembers(change);
-    const changed = new Set<Address>(change.addresses);
+    const changed = new AddressSet(change.addresses);
     for (const connection of this.#connections) if (changed.has(connection.flow.source)) void connection.decideAgain();
   }
 
