@@ -114,6 +114,26 @@ describe('`StepFinder.stepsOf` for a connection', () => {
   });
 });
 
+describe('`StepFinder.stepsOf` while the owners of addresses are unknown', () => {
+  const source = { integration: 'prod', pod_selector: { match_labels: { app: 'web' } } };
+  const selected = (...rules: readonly Rule[]): StepFinder =>
+    new StepFinder({
+      generation: 1,
+      scope: { ...NO_SELECTORS, resolved: new Set(['web']) },
+      program: null,
+      policy: policy([{ ...group([], rules), selectors: [{ key: 'web', source }] }]),
+    });
+
+  test.each([
+    ['IPv4', FLOW],
+    ['IPv6', { ...FLOW, source: 0xfd77n << 112n, destination: 0xfd78n << 112n }],
+  ])('a group with a selector applies its deny rules, and no allow rule, to a source of %s', (_, flow) => {
+    const allow = rule({ id: 'allow', action: 'allow' });
+    const deny = rule({ id: 'deny', action: 'deny' });
+    expect(selected(allow, deny).stepsOf(flow, noGrants)[0]?.decider).toMatchObject({ rule: 'deny' });
+  });
+});
+
 describe('`decideConnection`', () => {
   const sni = { sni: ['good.test'] };
 

@@ -1,3 +1,4 @@
+import { EVERY_ADDRESS } from '#addresses/ip-address.js';
 import { itemAt } from '#arrays/read.js';
 import { DENY_ONLY_INDEX } from '#contracts/kubernetes/member-tables.js';
 import { type Members, NO_MEMBERS, type SelectorResolution } from '#contracts/kubernetes/membership.js';
@@ -135,7 +136,7 @@ export class StepFinder {
 }
 
 function denyOnlyEverywhere(resolution: SelectorResolution): SelectorResolution {
-  return { ...resolution, podNetworks: [{ address: 0, length: 0 }] };
+  return { ...resolution, podNetworks: [...EVERY_ADDRESS.ipv4, ...EVERY_ADDRESS.ipv6] };
 }
 
 /** Decides a connection by the properties of its TLS handshake that are known so far (D22, D22a). */
