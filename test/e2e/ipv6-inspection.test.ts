@@ -57,7 +57,7 @@ test('an IPv6 connection with an allowed server name reaches the server from the
 test('an IPv6 connection that a rule denies by its server name causes one finding and one wiretap message with IPv6 addresses', async () => {
   await put({ sni: [SERVER_NAME] }, { action: 'deny' });
   const since = new Date().toISOString();
-  const reader = await readWiretap(rig.node, '?type=tls&verdict=deny');
+  const reader = await readWiretap(rig.node, `?type=tls&verdict=deny&hostname=${SERVER_NAME}`);
   expect((await get('/', ['--insecure'])).code).toBe(RESET);
   const ends = { dst_port: 443, rule: 'r0', sni: SERVER_NAME };
   await expect
