@@ -172,7 +172,7 @@ test('GET of the members of a source group returns a page of addresses and netwo
 
 test('GET of the members of a source group refuses an invalid page, a policy that is not active, and an unknown group', async () => {
   const { ask, node } = await rig();
-  for (const query of ['limit=0', 'limit=1001', 'after=10.0.0', 'after=fd00::1', 'cursor=1'])
+  for (const query of ['limit=0', 'limit=1001', 'after=10.0.0', 'after=fd00::1%25eth0', 'after=fd00::g', 'cursor=1'])
     expect((await ask('GET', `${PATH}/members?${query}`)).json().type).toBe('urn:weir:error:invalid_query');
   node.reads.members = { kind: 'refused', code: 'policy_not_active', detail: 'no' };
   expect((await ask('GET', `${PATH}/members`)).statusCode).toBe(409);

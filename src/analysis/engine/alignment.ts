@@ -105,7 +105,10 @@ export class Alignment {
     });
   }
 
-  /** Returns the number (tag) of a rule or group. Calls `cause` only when the number is new. */
+  /**
+   * Returns the number (tag) of a rule or group. A part without a number gets one, for the change that
+   * `cause` returns.
+   */
   #once(part: Rule | Group, cause: () => Cause): number {
     const known = this.#ofParts.get(part);
     if (known !== undefined) return known;

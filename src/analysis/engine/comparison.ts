@@ -54,7 +54,7 @@ type LookupRegion = { readonly sources: FamilySpans; readonly changes: readonly 
 
 export type Compared = {
   readonly regions: readonly Region[];
-  /** Empty for a question. */
+  /** The changed DNS lookups. Empty for a question (`ask`), which is about flows alone. */
   readonly lookups: readonly LookupRegion[];
   /** The conditions of `lookups`. */
   readonly lookupConditions: Conditions;

@@ -27,7 +27,7 @@ export type SourceGroup = {
 
 /** A set of sources that belong to the same groups, in both compared policies. */
 export type Population = {
-  /** For each of the two policies, the codes of the groups in the order of evaluation. */
+  /** For each of the two policies, its groups with these sources, in the order of evaluation (`Scoped`). */
   readonly groups: readonly [readonly Scoped[], readonly Scoped[]];
   /** The sources, as indexes of intervals of addresses (see `Axis`). */
   readonly sources: ValueSet;

@@ -232,7 +232,7 @@ export class RuleNeighbours {
   #itemIn({ codes }: GroupPopulation): Item {
     const { group } = this.populations;
     const code = codes.find((own) => groupOf(own) === group);
-    if (code === undefined) throw new RangeError('find the group of a rule: these sources do not belong to the group');
+    if (code === undefined) throw new RangeError('a population of sources without the group whose rules are checked');
     return { number: this.number, code };
   }
 
