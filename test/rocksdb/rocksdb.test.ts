@@ -90,7 +90,7 @@ describe('`RocksDb`', () => {
 
   it('`RocksDb` keeps a reference to each buffer that a native call reads, so that garbage collection does not free the buffer', async () => {
     const database = await RocksDb.open(temporaryFolder(), false);
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 50; round++) {
       const value = Buffer.alloc(100_000, round);
       const reads = Array.from({ length: 20 }, async (_, at) => {
         await database.write([{ key: key(`${at}`), value: Buffer.from(value) }], false);
