@@ -21,7 +21,7 @@ const isWriting = process.env.WEIR_SNAPSHOTS === 'write';
 
 /**
  * Compares the page with the snapshot `name`. Returns null if it is equal, else the number of squares that
- * differ, and the file with the picture of the page.
+ * differ, the texts of the page at these squares, and the file with the picture of the page.
  */
 export async function differenceOf(page: Page, name: string): Promise<string | null> {
   const file = join(FOLDER, `${name}.png`);
@@ -35,11 +35,12 @@ export async function differenceOf(page: Page, name: string): Promise<string | n
   for (;;) {
     const seen = await pictureOf(page);
     const differing = squaresApart(seen, expected);
-    if (differing <= TOLERATED) return null;
+    if (differing.length <= TOLERATED) return null;
     if (performance.now() < deadline) continue;
     const picture = join(tmpdir(), `weir-snapshot-${name}.png`);
     writeFileSync(picture, encodePng(seen, COLOURS));
-    return `${differing} squares differ from the snapshot ${name}: see ${picture}`;
+    const texts = await textsAt(page, differing, seen);
+    return `${differing.length} squares differ from the snapshot ${name}, at ${texts.join(', ')}: see ${picture}`;
   }
 }
 
@@ -49,7 +50,7 @@ async function settled(page: Page): Promise<Image> {
   for (;;) {
     await page.waitForTimeout(1_000);
     const next = await pictureOf(page);
-    if (squaresApart(before, next) === 0) return next;
+    if (squaresApart(before, next).length === 0) return next;
     before = next;
   }
 }
@@ -85,10 +86,17 @@ const MASK = `(() => {
   maskIn(document.body);
 })()`;
 
-/** The number of squares whose mean colours differ visibly; all of them if the sizes differ. */
-export function squaresApart(one: Image, other: Image): number {
+/** The middle of a square in a picture, in pixels. */
+export type Middle = { readonly x: number; readonly y: number };
+
+/** Returns the squares whose mean colours differ visibly; all of them if the sizes differ. */
+export function squaresApart(one: Image, other: Image): readonly Middle[] {
   const [columns, rows] = [Math.ceil(one.width / SQUARE), Math.ceil(one.height / SQUARE)];
-  if (one.width !== other.width || one.height !== other.height) return columns * rows;
+  const all = Array.from({ length: columns * rows }, (_, square) => ({
+    x: ((square % columns) + 0.5) * SQUARE,
+    y: (Math.floor(square / columns) + 0.5) * SQUARE,
+  }));
+  if (one.width !== other.width || one.height !== other.height) return all;
   const sums = new Int32Array(columns * rows * 3);
   for (let at = 0; at < one.rgb.length; at++) {
     const pixel = Math.floor(at / 3);
@@ -97,8 +105,13 @@ export function squaresApart(one: Image, other: Image): number {
     sums[index] = (sums[index] ?? 0) + (one.rgb[at] ?? 0) - (other.rgb[at] ?? 0);
   }
   const most = VISIBLE * SQUARE * SQUARE;
-  let apart = 0;
-  for (let square = 0; square < columns * rows; square++)
-    if (sums.subarray(square * 3, square * 3 + 3).some((sum) => Math.abs(sum) > most)) apart++;
-  return apart;
+  return all.filter((_, square) => sums.subarray(square * 3, square * 3 + 3).some((sum) => Math.abs(sum) > most));
+}
+
+/** Returns the texts of the innermost elements at `middles`, in quotes, at most 60 characters each. */
+async function textsAt(page: Page, middles: readonly Middle[], { width }: Image): Promise<readonly string[]> {
+  return page.evaluate<string[]>(`[...new Set(${JSON.stringify(middles)}.map(({ x, y }) => {
+    const scale = innerWidth / ${width};
+    return JSON.stringify((document.elementFromPoint(x * scale, y * scale)?.textContent ?? '').trim().slice(0, 60));
+  }))]`);
 }
