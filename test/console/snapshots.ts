@@ -87,7 +87,7 @@ const MASK = `(() => {
 })()`;
 
 /** The middle of a square in a picture, in pixels. */
-export type Middle = { readonly x: number; readonly y: number };
+type Middle = { readonly x: number; readonly y: number };
 
 /** Returns the squares whose mean colours differ visibly; all of them if the sizes differ. */
 export function squaresApart(one: Image, other: Image): readonly Middle[] {
